@@ -1,10 +1,12 @@
 """Processes that train together: shares of the work, sums, and one writer."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,16 @@ import torch
 from tests.exact import assert_same_bits
 
 from heedful.errors import UserError
+from heedful.training import meeting as meetings
 from heedful.training import ranks
-from heedful.training.meeting import agree
+from heedful.training.meeting import (
+    INTERFACE,
+    Meeting,
+    address_to_others,
+    agree,
+    interface_of,
+    meet,
+)
 
 PROGRAM = """
 import json, sys
@@ -179,3 +189,77 @@ def test_processes_started_again_do_not_take_what_those_before_them_said() -> No
             names.append({each.result(timeout=60) for each in said})
     assert [len(name) for name in names] == [1, 1, 1]
     assert len(set.union(*names)) == 3
+
+
+@pytest.mark.parametrize(
+    ("ways", "addresses"),
+    [
+        pytest.param(
+            [{"place": "127.0.1.1", "10.9.0.2": "10.9.0.1"}, {"place": "10.9.0.2"}],
+            ["10.9.0.1", "10.9.0.2"],
+            id="debian",
+        ),
+        pytest.param(
+            [{"place": "10.9.0.1"}, {"place": "10.9.0.2"}],
+            ["10.9.0.1", "10.9.0.2"],
+            id="by address",
+        ),
+        pytest.param(
+            [{"place": "127.0.0.1"}, {"place": "127.0.0.1"}], [None, None], id="one machine"
+        ),
+        pytest.param([{}, {"place": "10.9.0.2"}], [None, "10.9.0.2"], id="no way"),
+    ],
+)
+def test_machines_reach_each_other_by_the_way_to_where_they_meet(
+    monkeypatch: pytest.MonkeyPatch, ways: list[dict[str, str]], addresses: list[str | None]
+) -> None:
+    """Whatever the first one's own name means on it."""
+    store = torch.distributed.HashStore()
+    for rank, way in enumerate(ways):
+        store.set(f"address/{rank}", way.get("place", ""))
+    found = []
+    for rank, way in enumerate(ways):
+        monkeypatch.setattr(meetings, "_address_towards", way.get)
+        found.append(address_to_others(store, rank, len(ways), "place"))
+    assert found == addresses
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_an_interface_is_known_by_its_address() -> None:
+    assert interface_of("127.0.0.1") == "lo"
+    assert interface_of("192.0.2.255") is None  # which nobody has
+    assert interface_of(None) is None
+
+
+@pytest.mark.parametrize("named", [None, "by-the-user"])
+def test_torch_is_told_the_interface_unless_the_user_named_one(
+    monkeypatch: pytest.MonkeyPatch, named: str | None
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", "0")
+    monkeypatch.setenv(INTERFACE, named or "")
+    if named is None:
+        monkeypatch.delenv(INTERFACE)
+    monkeypatch.setattr(meetings, "address_to_others", lambda *_: "10.9.0.1")
+    monkeypatch.setattr(meetings, "interface_of", {"10.9.0.1": "eth7"}.get)
+    meet()
+    assert os.environ[INTERFACE] == (named or "eth7")
+
+
+def test_processes_that_met_but_cannot_reach_each_other_say_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("Connection refused, remote=[127.0.1.1]:9620\nframe #0")
+
+    store = torch.distributed.HashStore()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(ranks, "watching", lambda _: nullcontext(Meeting(store, store, 1, 2)))
+    monkeypatch.setattr(torch.distributed, "init_process_group", refuse)
+    with pytest.raises(UserError, match="cannot reach the others: Connection refused") as raised:
+        ranks.together().__enter__()
+    assert str(raised.value).endswith(
+        "9620; set GLOO_SOCKET_IFNAME on each machine to the network interface that joins them"
+    )

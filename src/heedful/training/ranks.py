@@ -29,6 +29,7 @@ from heedful.errors import (
     option_of,
     shorten,
 )
+from heedful.training.meeting import INTERFACE
 from heedful.training.watch import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
@@ -53,7 +54,7 @@ def together(advice: str = "start all of them again") -> Iterator[None]:
         advice: what the user does if one of them is killed.
 
     Raises:
-        UserError: the environment says that there are others, but they cannot be met.
+        UserError: the environment says that there are others, but they cannot be met or reached.
         GoneError: one of them was killed.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _met():
@@ -64,13 +65,14 @@ def together(advice: str = "start all of them again") -> Iterator[None]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     with watching(advice) as meeting:
         try:
-            dist.init_process_group(
-                _BACKENDS if cuda else "gloo",
-                store=meeting.store,
-                rank=meeting.rank,
-                world_size=meeting.size,
-                timeout=_PATIENCE,
-            )
+            with _reaching_others():
+                dist.init_process_group(
+                    _BACKENDS if cuda else "gloo",
+                    store=meeting.store,
+                    rank=meeting.rank,
+                    world_size=meeting.size,
+                    timeout=_PATIENCE,
+                )
             if not is_first():  # so that what is said of a model's weights is said once
                 logging.getLogger("heedful").setLevel(logging.ERROR)
             yield
@@ -78,6 +80,20 @@ def together(advice: str = "start all of them again") -> Iterator[None]:
         finally:
             if _met():
                 dist.destroy_process_group()
+
+
+@contextmanager
+def _reaching_others() -> Iterator[None]:
+    """Say what the user can do where processes that met cannot reach each other."""
+    try:
+        with noticing_who_is_gone():
+            yield
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"the processes met, but this one cannot reach the others: {reason}; set "
+            f"{INTERFACE} on each machine to the network interface that joins them"
+        ) from None
 
 
 def rank() -> int:
