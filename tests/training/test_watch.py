@@ -1,6 +1,8 @@
 """Who is taken for gone, where it cannot be seen among the processes of this machine."""
 
 import os
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -56,3 +58,51 @@ def test_a_process_that_failed_speaks_for_itself(store: torch.distributed.HashSt
     other._stop.set()
     assert gone is not None
     assert (str(gone), gone.speaks) == ("", False)
+
+
+class Silent(torch.distributed.HashStore):
+    """A store that takes what it is told and answers no question."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.set("who/0", "123 away")
+
+    def check(self, keys: list[str]) -> bool:
+        """Wait as long as torch does where the other side of a connection is away."""
+        self.asked.set()
+        self.answers.wait()
+        return False
+
+
+@pytest.fixture
+def silent(store: torch.distributed.HashStore) -> Iterator[Silent]:
+    silent = Silent()
+    yield silent
+    silent.answers.set()
+
+
+def test_a_store_that_does_not_answer_ends_the_work(
+    silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is away: torch then waits for an answer for good, whatever its time-out."""
+    monkeypatch.setattr(watch, "_SILENT", 3)
+    monkeypatch.setattr(watch, "_SUSPICIOUS", 3)
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    one = watched(silent, rank=1)
+    gone = one.gone(looks=3000)
+    one._stop.set()
+    assert gone is not None
+    assert gone.speaks
+    assert str(gone) == ("the machine by which the processes meet is away, or cut off; start again")
+
+
+def test_who_leaves_does_not_wait_for_a_store_that_does_not_answer(
+    silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "_ANSWERED", timedelta(seconds=0.1))
+    one = watched(silent, rank=1)
+    assert silent.asked.wait(60)
+    one.leave(failed=True)
+    assert one._thread.is_alive()
+    assert not silent.answers.is_set()

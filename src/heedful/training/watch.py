@@ -79,6 +79,7 @@ class Watch:
         }
         self._thread = threading.Thread(target=self._watch, daemon=True, name="heedful watch")
         self._thread.start()
+        threading.Thread(target=self._guard, daemon=True, name="heedful guard").start()
 
     def gone(self, looks: int = _SUSPICIOUS + 4) -> GoneError | None:
         """Return who is gone, if anybody is, once work with the others has failed."""
@@ -91,7 +92,9 @@ class Watch:
         if self._gone is not None:  # the thread sees to it that this process does leave
             return
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_ANSWERED.total_seconds())
+        if self._thread.is_alive():  # the store does not answer, so nobody can be told
+            return
         with suppress(RuntimeError):  # without the store there is nobody to tell
             self._store.set(f"left/{self._rank}", "")
             if failed:
@@ -105,11 +108,19 @@ class Watch:
             except RuntimeError:
                 if self._stop.wait(2 * _PAUSE):
                     return
-                end, speaks = self._without_store(), os.environ.get("LOCAL_RANK", "0") == "0"
+                end, speaks = self._without_store(), self._first_here()
             if end is not None:
-                self._gone = GoneError(end, speaks=speaks)
-                self._noticed.set()
-                self._end_this_process(self._gone)
+                self._end_by(GoneError(end, speaks=speaks))
+
+    def _guard(self) -> None:
+        """End the work where the store's machine is away: its calls then wait for good."""
+        looks = still = 0
+        while not self._stop.wait(_PAUSE) and self._gone is None:
+            still = still + 1 if self._looks == looks else 0
+            looks = self._looks
+            if still >= self._limit:
+                end = f"the machine by which the processes meet is away, or cut off; {self._advice}"
+                self._end_by(GoneError(end, speaks=self._first_here()))
 
     def _look(self) -> str | None:
         """Return the sentence that tells what ended the work, if anything did."""
@@ -149,6 +160,15 @@ class Watch:
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             return f"torchrun is gone, by which the processes meet; {self._advice}"
         return self._sentence(0, "the others met by it")
+
+    def _first_here(self) -> bool:
+        """Tell whether this is the first process of its machine, where those cannot be asked."""
+        return os.environ.get("LOCAL_RANK", "0") == "0"
+
+    def _end_by(self, gone: GoneError) -> None:
+        self._gone = gone
+        self._noticed.set()
+        self._end_this_process(gone)
 
     def _end_this_process(self, gone: GoneError) -> None:
         """End it where it does not do so by itself, such as waiting for one that is gone."""
