@@ -1,6 +1,7 @@
 """What asks for too much is refused before anything is made of it, and others are answered."""
 
 import asyncio
+import json
 import threading
 from typing import Any
 
@@ -99,6 +100,33 @@ async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
             patch.setattr(type(tokenizer), "batch_decode", None)
             assert await refused(service, path, body) == "5 texts; a request may have 4"
         assert len(await asked(service, "embed", [""] * 4)) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "what"),
+    [
+        ("/api/runs/embed/predict", {"texts": [[[]] * 4200]}, "4,203 lists and objects"),
+        ("/embed", {"inputs": [{"a": ""}] * 4200}, "4,202 lists and objects"),
+        ("/v1/embeddings", {"input": [1] * 70_000}, "69,999 values"),
+        (
+            "/v2/models/embed/infer",
+            {"inputs": [BYTES | {"data": ['",\\"'] * 70_000}]},
+            "70,002 values",
+        ),
+    ],
+)
+async def test_a_body_of_too_many_values_is_not_read(
+    monkeypatch: pytest.MonkeyPatch, path: str, body: Any, what: str
+) -> None:
+    monkeypatch.setattr("heedful.serving.wire.unique_keys", None)
+    async with service_of("embed", max_items=4, max_tokens=8) as service:
+        assert (await refused(service, path, body)).startswith(f"{what}; a request may have ")
+
+
+def test_marks_of_a_text_are_no_values() -> None:
+    settings = ServeSettings(max_items=4, max_tokens=8)
+    text = json.dumps({"texts": ['[{,\\"' * 80_000, "\\", ","]})
+    limits.check_values(text.encode(), settings)
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,32 @@ _SLICE = 2**14
 """Characters of a long text whose tokens are counted at once."""
 _SLACK = 16
 """Tokens that cutting a slice off may add."""
+_LISTS, _VALUES = 2**12, 2**16
+"""Lists and objects of a body, and all values, beside those of its items and their tokens."""
 _TEXTS = ("text", "text_pair", "question", "context")
 """Names of the texts that records hold, beside choices."""
+
+
+def check_values(content: bytes, settings: ServeSettings) -> None:
+    """Refuse JSON of more values than any request needs: to read it holds up all others.
+
+    Items have few lists and objects, and ids of tokens are numbers.
+
+    Raises:
+        Problem: there are more than the limit.
+    """
+    lists = _LISTS + 8 * settings.max_items
+    values = _VALUES + 8 * settings.max_items + settings.max_tokens
+    if content.count(b",") <= values and content.count(b"[") + content.count(b"{") <= lists:
+        return
+    plain = content.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside = b"".join(plain.split(b'"')[::2])  # of texts
+    for count, most, what in (
+        (outside.count(b"[") + outside.count(b"{"), lists, "lists and objects"),
+        (outside.count(b","), values, "values"),
+    ):
+        if count > most:
+            raise Problem("too many", f"{count:,} {what}; a request may have {most:,}")
 
 
 def check_items(count: int, settings: ServeSettings) -> None:

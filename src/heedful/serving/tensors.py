@@ -16,6 +16,7 @@ from heedful.files import storable
 from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
+from heedful.settings import ServeSettings
 
 HEADER = "inference-header-content-length"
 """How many bytes of a body are JSON; binary tensors follow them."""
@@ -135,12 +136,13 @@ def _inflated(content: bytes, most: int) -> bytes:
     return plain
 
 
-def read(content: bytes, header: str | None) -> Asked:
+def read(content: bytes, header: str | None, settings: ServeSettings) -> Asked:
     """Read a request.
 
     Args:
         content: the body.
         header: how many bytes of it are JSON; None for all.
+        settings: the limits.
 
     Raises:
         Problem: saying what is wrong with it.
@@ -153,7 +155,7 @@ def read(content: bytes, header: str | None) -> Asked:
     if size > len(content):
         raise Problem("validation", f"{HEADER} is {size:,}; the body has {len(content):,} bytes")
     try:
-        body = InferBody.model_validate(load(content[:size]))
+        body = InferBody.model_validate(load(content[:size], settings))
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
     except ValueError:

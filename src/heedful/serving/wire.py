@@ -11,21 +11,23 @@ from fastapi.routing import APIRoute
 
 from heedful.errors import UserError
 from heedful.files import unique_keys
-from heedful.serving.limits import check_lists
+from heedful.serving.limits import check_lists, check_values
 from heedful.serving.problem import Problem
+from heedful.settings import ServeSettings
 
 _FEW = 8
 """Answers that are sooner written at once than handed to a thread."""
 
 
-def load(content: bytes) -> Any:
+def load(content: bytes, settings: ServeSettings) -> Any:
     """Read the JSON of a body.
 
     Raises:
-        Problem: an object has a key twice, of which only one value would count; a number is too
-            long, or the whole nested too deeply.
+        Problem: it has too many values; an object has a key twice, of which only one value would
+            count; a number is too long, or the whole nested too deeply.
         ValueError: it is not JSON.
     """
+    check_values(content, settings)
     try:
         return json.loads(content, object_pairs_hook=unique_keys)
     except UserError as error:
@@ -42,8 +44,9 @@ class _Asked(Request):
     """A request whose body is read by `load`, and refused if it asks for too much."""
 
     async def json(self) -> Any:
-        body = load(await self.body())
-        check_lists(body, self.app.state.settings)
+        settings = self.app.state.settings
+        body = load(await self.body(), settings)
+        check_lists(body, settings)
         return body
 
 

@@ -168,7 +168,8 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         content = unpacked(await request.body(), encoding, service.settings.max_body)
-        return await _infer(service, served, read(content, request.headers.get(HEADER)))
+        asked = read(content, request.headers.get(HEADER), service.settings)
+        return await _infer(service, served, asked)
 
 
 def _check(service: Service, run: NamedRun) -> None:
