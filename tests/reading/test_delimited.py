@@ -91,6 +91,10 @@ def test_quotes_that_never_close_swallow_nothing(table: list[list[tuple[str, boo
             [(2, ["c", '"open']), (3, ["e", "f"]), (4, ['g"', "h"])],
             id="closed by accident two lines later, with a field too many",
         ),
+        pytest.param('a,b\n "c" d, "e\n', [(2, [' "c" d', ' "e'])], id="in the middle, spaces"),
+        pytest.param(
+            'a,b\n" ""c"""," ""c"" "\n', [(2, [' "c"', ' "c" '])], id="doubled beside spaces"
+        ),
         pytest.param(
             'a,b\nc,"open\n"\rd",e\n', [(2, ["c", '"open']), (3, ["\rd", "e"])], id="CR after"
         ),
@@ -119,6 +123,24 @@ def test_quotes(text: str, rows: list[tuple[int, list[str]]]) -> None:
 )
 def test_rows_that_cannot_be_read(text: str, message: str) -> None:
     assert error_of(text) == f"a.csv, {message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('"a", "b"\nc,d\n', 1),
+        ('a,b\nc, "d"\n', 2),
+        ('a,b\nc,d\n"c" ,d\n', 3),
+        ('a,b\nc,  "d, ""e"""\n', 2),
+        ('a,b\nc, "d, e"\n', 2),
+        ('a,b\n "c\nd",e\n', 2),
+    ],
+)
+def test_a_space_beside_quotes_is_told(text: str, line: int) -> None:
+    assert error_of(text) == (
+        f"a.csv, line {line}: a space stands beside the quotes of a field, so they do not quote "
+        "it; delete the space"
+    )
 
 
 def test_a_field_may_be_longer_than_the_parser_s_own_limit() -> None:

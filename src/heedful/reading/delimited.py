@@ -120,7 +120,7 @@ def csv_rows(
 
     Raises:
         UserError: a row does not have as many fields as the first, with or without its quotes, or
-            there is a carriage return outside quotes.
+            there is a space beside those of a field, or a carriage return outside quotes.
     """
     # The limit holds for the whole process, so it is only raised; we limit lines and records.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
@@ -142,11 +142,16 @@ def csv_rows(
                     "lines end in LF or CRLF"
                 ) from None
             row = None
+        plain = False
         if row is None or (len(buffer.taken) > 1 and first is not None and len(row) != first.width):
-            where = f"{source}, line {number}"
-            row = _first_line(buffer, row, first, delimiter, where)
+            parsed = row
+            row = _first_line(buffer, row, first, delimiter, f"{source}, line {number}")
+            plain = row is not parsed
         if row:
             first = first or _First(number, len(row))
+            if '"' in buffer.taken[0]:
+                record = "" if plain else "".join(buffer.taken)
+                _check_quotes(row, record, first.width, f"{source}, line {number}")
             first.check(row, number, source)
             if keep_empty:
                 yield from _empty_rows(first, last, number)
@@ -159,6 +164,34 @@ def _empty_rows(first: _First, last: int, number: int) -> Iterator[Row]:
     if first.width == 1 and last:
         for empty in range(last + 1, number):
             yield empty, [""]
+
+
+def _check_quotes(row: list[str], record: str, width: int, where: str) -> None:
+    """Refuse a cell in quotes beside which there is a space, for then they are plain characters.
+
+    Args:
+        row: the cells.
+        record: the lines that they were read from; empty if all quotes are plain characters.
+        width: how many cells there should be.
+        where: what errors call the record.
+
+    Raises:
+        UserError: the cell is in quotes as a whole, or begins with one in a row of another width.
+    """
+    spaced = _SPACED if len(row) == width else _SPACED_START
+    position = 0
+    for cell in row:
+        held = record.startswith('"', position)
+        if not held and spaced.fullmatch(cell) and cell != cell.strip(" "):
+            raise UserError(
+                f"{where}: a space stands beside the quotes of a field, so they do not quote it; "
+                "delete the space"
+            )
+        position += len(cell) + 1 + (2 + cell.count('"') if held else 0)
+
+
+_SPACED = re.compile(r' *"(?:[^"]|"")*" *')
+_SPACED_START = re.compile(r' +".*', re.DOTALL)
 
 
 def _first_line(
