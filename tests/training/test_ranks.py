@@ -15,6 +15,7 @@ import pytest
 import torch
 from tests.exact import assert_same_bits
 
+from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.training import meeting as meetings
 from heedful.training import ranks
@@ -26,6 +27,7 @@ from heedful.training.meeting import (
     interface_of,
     meet,
 )
+from heedful.training.run import facts_of
 
 PROGRAM = """
 import json, sys
@@ -165,6 +167,37 @@ def test_of_facts_that_differ_the_parts_that_do_are_told(monkeypatch: pytest.Mon
         UserError, match=r"'sha256' of teacher is 'a' in one, 'b+…b+' in the other$"
     ):
         ranks.check_same(one | {"teacher": two["teacher"]})
+
+
+def test_of_many_files_the_one_that_differs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"/data/shards-of-a-long-name/part-{number:05}.txt.gz" for number in range(100)]
+    one, two = (
+        facts_of(
+            RunRecord(
+                task="pretrain",
+                goal={},
+                max_length=8,
+                settings={},
+                data=[{"file": name, "bytes": 1234, "sha256": "a" * 64} for name in names[:-1]]
+                + [{"file": names[-1], "bytes": 1234, "sha256": last * 64}],
+                versions={},
+            )
+        )
+        for last in "ab"
+    )
+
+    def gather(found: list[Any], own: object) -> None:
+        found[:] = [one, own]
+
+    monkeypatch.setattr(ranks, "size", lambda: 2)
+    monkeypatch.setattr("torch.distributed.all_gather_object", gather)
+    with pytest.raises(UserError) as raised:
+        ranks.check_same(two)
+    assert str(raised.value) == (
+        f"processes 0 and 1 do not start alike: '{names[-1]}' of data is "
+        f"'1,234 bytes with SHA-256 {'a' * 16}' in one, "
+        f"'1,234 bytes with SHA-256 {'b' * 16}' in the other"
+    )
 
 
 def test_processes_without_a_disk_that_they_share_are_refused(rows: list[dict[str, Any]]) -> None:

@@ -106,7 +106,7 @@ def train(
             if ranks.is_first():
                 holding.enter_context(held(out))
         check_run(recipe.run, record)  # again: another training may have been there meanwhile
-        ranks.check_same(asdict(record))
+        ranks.check_same(facts_of(record))
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
             if ranks.is_first():
                 make_run(recipe.run, record)
@@ -322,6 +322,17 @@ def _prints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
     if kind.streams(recipe):
         return shard_prints(find_shards(recipe.data.train))
     return fingerprint(recipe.data.train, folders=_in_folders(recipe))
+
+
+def facts_of(record: RunRecord) -> dict[str, Any]:
+    """Return what has to be the same in all processes; files by name, so that one is told of."""
+    facts = asdict(record)
+    for name in ("data", "dev"):
+        facts[name] = {
+            item["file"]: f"{item['bytes']:,} bytes with SHA-256 {item['sha256'][:16]}"
+            for item in facts[name] or ()
+        }
+    return facts
 
 
 def _in_folders(recipe: Recipe) -> bool:
