@@ -309,6 +309,12 @@ def test_one_function_takes_all_lines(
     assert "fresh weights" not in lines[-1]
 
 
+def test_rows_are_no_running_text(tmp_path: Path) -> None:
+    said = "^train: data in memory; running text is read from files of plain text$"
+    with pytest.raises(heedful.UserError, match=said):
+        heedful.train("pretrain", train=[{"text": "a"}], model="minilm", out=tmp_path / "run")
+
+
 def test_what_another_thread_loads_is_not_said_of_a_training(
     tiny_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -183,3 +184,13 @@ def test_heads_that_cannot_be_pruned_stay() -> None:
     assert pair.head_masks() == {}
     with pytest.raises(UserError, match="BertEncoderDecoder: its attention heads cannot be pruned"):
         pair.prune_heads({0: [1]})
+
+
+MODELS = {name for family in FAMILIES.values() for name in family.models.values()}
+
+
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_folder_is_no_configuration(name: str) -> None:
+    call = f"{name}.from_pretrained('minilm')"
+    with pytest.raises(UserError, match=re.escape(f"read one from a folder, call {call}")):
+        getattr(models, name)("minilm")

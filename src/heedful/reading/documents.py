@@ -13,6 +13,7 @@ from typing import Literal
 
 from heedful.errors import UserError
 from heedful.reading.compressed import ending_of
+from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.reading.lines import UTF8, read_files, read_lines, source_name
 
 DocumentLayout = Literal["blank-line", "gap", "file", "line"]
@@ -56,7 +57,8 @@ def read_documents(
     """
     for path in paths:
         if ending_of(path) in _TABLES:
-            raise UserError(f"{path}: a table, by its name; running text is read from plain text")
+            what = IN_MEMORY if data_name(path) == IN_MEMORY else "a table, by its name"
+            raise UserError(f"{path}: {what}; running text is read from files of plain text")
     return read_files(
         paths, partial(_read, blank_lines=_BLANK_LINES[layout], encoding=encoding), "text"
     )
