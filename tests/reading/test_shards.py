@@ -2,11 +2,15 @@
 
 import gzip
 import io
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from heedful.errors import UserError
+from heedful.reading import shards as reading
 from heedful.reading.documents import read_documents
 from heedful.reading.elsewhere import is_elsewhere, url_of
 from heedful.reading.lines import open_bytes
@@ -24,6 +28,20 @@ def test_a_pattern_names_many(shards: Path) -> None:
     assert [path.name for path in find_shards([shards / "*.txt"])] == ["a.txt", "b.txt", "c.txt"]
     (shards / "d[1].txt").write_text("A name with brackets.\n")
     assert find_shards([shards / "d[1].txt"]) == (shards / "d[1].txt",)
+
+
+def test_shards_are_hashed_side_by_side(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None waits until another is done, for an object store takes its time."""
+    found = find_shards([shards / "*.txt"])
+    alone, all_here = shard_prints(found), threading.Barrier(len(found))
+    opened = reading.open_stored
+
+    def open_together(path: Path) -> AbstractContextManager[IO[bytes]]:
+        all_here.wait(60)
+        return opened(path)
+
+    monkeypatch.setattr(reading, "open_stored", open_together)
+    assert shard_prints(found) == alone
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ begins at once.
 import glob
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from heedful.errors import UserError
@@ -17,6 +18,9 @@ from heedful.reading.records import Fingerprint
 _SAMPLE_BYTES = 2**16
 _SAMPLES = 16
 """What is hashed of a file: all of a small one; of others its beginning, its end, and between."""
+
+_AT_ONCE = 8
+"""Files that are hashed side by side: there may be thousands, and an object store lets one wait."""
 
 
 def find_shards(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -58,7 +62,8 @@ def shard_prints(shards: Sequence[Path]) -> list[Fingerprint]:
     Raises:
         UserError: one cannot be read, or holds nothing.
     """
-    return [_print(shard) for shard in shards]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(_print, shards))
 
 
 def _print(shard: Path) -> Fingerprint:
