@@ -68,6 +68,9 @@ def test_a_folder_says_what_it_holds(tmp_path: Path, model_type: str, head: Head
     assert json.loads((tmp_path / "model" / "config.json").read_text())["model_type"] == model_type
     assert head_of(tmp_path / "model") == head
     assert read_config(tmp_path / "model") == model.config
+    config = type(model.config).from_pretrained(tmp_path / "model")
+    config.save_pretrained(tmp_path / "config")
+    assert config == type(config).from_pretrained(tmp_path / "config") == model.config
     again = load_model(tmp_path / "model", dropout=0.25)
     assert type(again) is type(model) is type(load_model(tmp_path / "model", head=head))
     assert not again.training
@@ -77,6 +80,23 @@ def test_a_folder_says_what_it_holds(tmp_path: Path, model_type: str, head: Head
         parts = [again.config.encoder, again.config.decoder]
     for part in parts:
         assert {getattr(part, name) for name in again.config.DROPOUTS} == {0.25}
+
+
+def test_what_a_configuration_cannot_be_read_from_or_written_to(tmp_path: Path) -> None:
+    BertConfig(**BERT).save_pretrained(tmp_path / "new" / "folder")
+    folder = tmp_path / "new" / "folder"
+    with pytest.raises(UserError, match=r"has a config\.json; choose another folder or give over"):
+        BertConfig().save_pretrained(folder)
+    BertConfig(**BERT, hidden_act="relu").save_pretrained(folder, overwrite=True)
+    assert BertConfig.from_pretrained(folder).hidden_act == "relu"
+    assert [file.name for file in folder.iterdir()] == ["config.json"]
+    with pytest.raises(UserError, match=r"config\.json is a file; give a folder"):
+        BertConfig().save_pretrained(folder / "config.json")
+    for kind in (models.RobertaConfig, models.AlbertConfig, models.TransformerConfig):
+        with pytest.raises(
+            UserError, match=r"model_type is 'bert'; call BertConfig\.from_pretrained$"
+        ):
+            kind.from_pretrained(folder)
 
 
 def test_every_model_of_the_table_is_public() -> None:

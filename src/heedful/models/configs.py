@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from heedful.errors import UserError, check_known, did_you_mean, listed, unknown_name
 from heedful.files import read_json
 from heedful.models.encoder_config import BlocksConfig
+from heedful.models.stored_config import StoredConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -311,7 +312,7 @@ def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ReferenceConfig:
+class ReferenceConfig(StoredConfig):
     """What the configurations of all models but translators say, under the reference's key names.
 
     A family adds its sizes and options, and calls ``complete`` at the end of its checks.

@@ -5,7 +5,7 @@ original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,23 +82,37 @@ def save_pretrained(
         UserError: the folder holds one of the two already and ``overwrite`` is false, or is a file.
     """
     folder = Path(folder)
-    if folder.is_file():
-        raise UserError(f"{folder} is a file; give a folder")
+    check_free(folder, (CONFIG, WEIGHTS), overwrite=overwrite)
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)
         return
-    present = [name for name in (CONFIG, WEIGHTS) if (folder / name).exists()]
-    if present and not overwrite:
-        raise UserError(
-            f"{folder} has a {present[0]}; choose another folder or give overwrite=True"
-        )
     staged = folder / ".saving"
     with files.new_folder(staged, overwrite=True) as new:
         _write(model, new)
     for file in staged.iterdir():
         file.replace(folder / file.name)
     staged.rmdir()
+
+
+def check_free(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
+    """Refuse a folder that holds what is to be written, or is a file.
+
+    Args:
+        folder: where it goes; there need not be one.
+        names: of the files to write.
+        overwrite: whether they may be there.
+
+    Raises:
+        UserError: it holds one of them and ``overwrite`` is false, or is a file.
+    """
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; give a folder")
+    present = [name for name in names if (folder / name).exists()]
+    if present and not overwrite:
+        raise UserError(
+            f"{folder} has a {present[0]}; choose another folder or give overwrite=True"
+        )
 
 
 def _write(model: "Model", folder: Path) -> None:

@@ -5,10 +5,11 @@ from typing import ClassVar
 
 from heedful.errors import UserError
 from heedful.models.configs import check_numbers, check_sizes, check_switches
+from heedful.models.stored_config import StoredConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TranslatorConfig:
+class TranslatorConfig(StoredConfig):
     """What the configurations of all translators say; see ``complete_pieces``."""
 
     DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout",)

@@ -8,6 +8,7 @@ from heedful.errors import UserError
 from heedful.files import read_json, read_json_if_there
 from heedful.models import FAMILIES, Head
 from heedful.models.configs import IGNORED, ReferenceConfig
+from heedful.models.stored_config import StoredConfig
 
 ARCHITECTURE = "EncoderDecoderModel"
 """The reference's name for it."""
@@ -21,7 +22,7 @@ _IGNORED = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EncoderDecoderConfig:
+class EncoderDecoderConfig(StoredConfig):
     """What an encoder and a decoder are made of."""
 
     encoder: ReferenceConfig
