@@ -222,8 +222,27 @@ def test_tags_with_ends_may_follow_each_other_only_as_they_should(
     labels = ["O", *(f"{prefix}-{kind}" for kind in ("PER", "LOC") for prefix in "BILU")]
     path = folder("bert", "token", labels, initializer_range=0.5)
     answer = load(path)(SENTENCES[2])
-    assert {one.tag[0] for one in answer.words} <= set("OBIES")
+    assert {one.tag for one in answer.words} <= {*labels}
     assert answer.entities
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "I", "BILU", "BMES"])
+def test_a_tagger_is_scored_and_explained_by_its_own_tags(
+    prefixes: str, folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    labels = ["O", *(f"{prefix}-PER" for prefix in prefixes)]
+    path = folder("bert", "token", labels, initializer_range=0.5)
+    data = tmp_path / "data.conll"
+    data.write_text("ann B-PER\ncarla I-PER\nmaria I-PER\nmet O\nbob B-PER\n", "utf-8")
+    assert heedful.evaluate(path, data, precision="fp32")["items"] == 1
+    run = load(path)
+    for word in run("ann met bob").words:
+        scores = word.scores or {}
+        # With tags of which nobody knows what they mean, any of them stands alone.
+        told = word.tag if len(prefixes) == 4 else max(scores, key=scores.__getitem__)
+        assert word.tag in scores
+        explanation = heedful.explain(run, "ann met bob", target=word.text)
+        assert explanation.attributions[0].target == f"tag {told!r} of {word.text!r}"
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])

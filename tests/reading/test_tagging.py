@@ -13,6 +13,7 @@ from heedful.reading.tagging import (
     Scheme,
     Tag,
     TaggedText,
+    as_labels,
     entities_of,
     first_fault,
     labels_of,
@@ -80,6 +81,20 @@ def test_schemes_as_people_write_them() -> None:
         "B-LOC E-LOC S-LOC O B-PER M-PER E-PER",
     ):
         assert entities_of(parsed(written)) == entities
+
+
+@pytest.mark.parametrize(
+    ("labels", "tags", "written"),
+    [
+        ("O B-X I-X", "B-X I-X O", "B-X I-X O"),
+        ("B-X I-X L-X U-X O", "B-X I-X E-X O S-X", "B-X I-X L-X O U-X"),
+        ("O B-X M-X E-X S-X", "B-X I-X E-X O S-X", "B-X M-X E-X O S-X"),
+        ("O I-X I-Y", "B-X I-X B-Y", "I-X I-X I-Y"),
+        ("O B-X B-Y", "B-X I-X B-Y", "B-X B-X B-Y"),
+    ],
+)
+def test_tags_as_a_model_calls_them(labels: str, tags: str, written: str) -> None:
+    assert as_labels(tags.split(), tuple(labels.split())) == written.split()
 
 
 @pytest.mark.parametrize(

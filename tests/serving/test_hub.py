@@ -10,6 +10,9 @@ import torch
 from tests.golden.cases import CONTEXT, LONG, TWEET
 from tests.serving.conftest import Live
 
+from heedful.serving.tagging import _groups
+from heedful.tasks.answers.entities import TaggedPiece
+
 hub = pytest.importorskip("huggingface_hub", reason="needs Hugging Face's client")
 pytestmark = pytest.mark.usefixtures("online")
 
@@ -95,6 +98,12 @@ def test_the_strategy_says_that_tagging_is_meant(client: "hub.InferenceClient") 
     )
     assert [one.entity_group for one in found] == ["O", "LOC"]
     assert ["".join(one.word.split()) for one in found][1] == "Paris"
+
+
+@pytest.mark.parametrize(("prefix", "groups"), [("B", 2), ("S", 2), ("U", 2), ("I", 1), ("L", 1)])
+def test_what_is_an_entity_alone_is_a_group_alone(prefix: str, groups: int) -> None:
+    piece = TaggedPiece(number=0, token="a", start=0, end=1, tag=f"{prefix}-PER", score=1.0)
+    assert len(list(_groups([piece, piece]))) == groups
 
 
 def test_pieces_each_by_itself(live: Live) -> None:

@@ -162,6 +162,31 @@ def tags_of(entities: Iterable[Entity], count: int, scheme: Scheme) -> list[str]
     return tags
 
 
+def as_labels(tags: Iterable[str], labels: tuple[str, ...]) -> list[str]:
+    """Return the labels of a model that say what tags do.
+
+    A model may write BILOU or BMES, which have other letters. One of IOB1 may have no label that
+    begins an entity; then the label that goes on with it does.
+
+    Args:
+        tags: of BIO or IOBES, with the model's types of entities.
+        labels: what the model calls its tags.
+    """
+    names = _names(labels)
+    return [names[parse_tag(tag)] for tag in tags]
+
+
+@lru_cache(maxsize=64)
+def _names(labels: tuple[str, ...]) -> dict[Tag, str]:
+    """Return the label of each tag of a model's types; of one that it lacks, the nearest."""
+    names = {parse_tag(label): label for label in labels}
+    for type_ in {tag.type for tag in names} - {""}:
+        there = [Tag(prefix, type_) for prefix in "BIES" if Tag(prefix, type_) in names]
+        for prefix in "BIES":
+            names.setdefault(Tag(prefix, type_), names[there[0]])
+    return names
+
+
 def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
     """Return all tags of a scheme: ``O``, then those of each type of entity."""
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in _PREFIXES[scheme])]

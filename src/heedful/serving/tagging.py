@@ -82,7 +82,7 @@ def _groups(pieces: Sequence[TaggedPiece]) -> Iterator[list[TaggedPiece]]:
     group: list[TaggedPiece] = []
     for piece in pieces:
         prefix, kind = _parsed(piece.tag)
-        if group and (_parsed(group[-1].tag)[1] != kind or prefix in ("B", "S")):
+        if group and (_parsed(group[-1].tag)[1] != kind or prefix in ("B", "S", "U")):
             yield group
             group = []
         group.append(piece)

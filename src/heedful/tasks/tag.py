@@ -42,7 +42,15 @@ from heedful.reading import Text, read_records
 from heedful.reading.compressed import ending_of
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
-from heedful.reading.tagging import Entity, Scheme, TaggedText, labels_of, parse_tag, tags_of
+from heedful.reading.tagging import (
+    Entity,
+    Scheme,
+    TaggedText,
+    as_labels,
+    labels_of,
+    parse_tag,
+    tags_of,
+)
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.task import Fit, Forward, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.aims import entities as aims
@@ -248,7 +256,8 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             for start, end, label in entities_in_words(record, split[parts])
             if before[start] < before[end]
         ]
-        tags = [self.labels.index(tag) for tag in tags_of(entities, len(first), self.scheme)]
+        named = as_labels(tags_of(entities, len(first), self.scheme), self.labels)
+        tags = [self.labels.index(label) for label in named]
         if self.label_pieces == "all":
             return np.repeat(tags, np.diff(first, append=len(spans)))
         targets = np.full(len(spans), losses.IGNORED, dtype=np.int64)
@@ -353,7 +362,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         tokenizer: Tokenizer,
     ) -> Aim:
         """Explain the tag of a word: ``WORD`` or ``WORD=TAG``, or that of the first entity."""
-        return aims.tag(computed, target, tokenizer, self.labels)
+        return aims.tag(computed, target, tokenizer, self.labels, self.scheme)
 
     def scores(self) -> Scores[Tagging, TaggedText]:
         """Return empty scores."""

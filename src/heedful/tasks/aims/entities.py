@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.aim import Aim, Computed, NothingToExplainError, side_of, window_notes
 from heedful.batches import Batch
 from heedful.errors import UserError, did_you_mean, listed
-from heedful.reading.tagging import TaggedText
+from heedful.reading.tagging import Scheme, TaggedText, parse_tag
 from heedful.tasks.aims.words import words_named
 from heedful.tasks.answers.entities import TaggedWord, Tagging
 from heedful.tokens import Tokenizer
@@ -24,6 +24,7 @@ def tag(
     target: str | None,
     tokenizer: Tokenizer,
     labels: Sequence[str],
+    scheme: Scheme,
 ) -> Aim:
     """Explain the logit of a word's tag, where the word has the most text around it.
 
@@ -34,12 +35,14 @@ def tag(
             likeliest to be in one.
         tokenizer: the model's tokenizer.
         labels: the model's tags.
+        scheme: what they mean.
 
     Raises:
         NothingToExplainError: the text has no word.
         UserError: there is no such word, or no such tag.
     """
     word, name = _word(computed.record.text, computed.answer, target, labels)
+    name = name or _decided(word, labels, scheme)
     window, position = _best_window(computed, word)
     record = computed.record
 
@@ -66,7 +69,7 @@ def tag(
 def _word(
     text: str, answer: Tagging, target: str | None, labels: Sequence[str]
 ) -> tuple[TaggedWord, str]:
-    """Return a word, and a tag."""
+    """Return a word, and the tag that is named, if one is."""
     words = [word for word in answer.words if word.scores is not None]
     if not words:
         raise NothingToExplainError("the text has no word to explain")
@@ -76,7 +79,7 @@ def _word(
             (word for word in words if word.start in starts),
             min(words, key=lambda one: (one.scores or {})["O"]),
         )
-        return word, word.tag
+        return word, ""
     # A word may have a `=` of its own, so the whole is looked for first.
     named, _, name = target.rpartition("=")
     spans = [(word.start, word.end) for word in words]
@@ -95,13 +98,23 @@ def _word(
 def _with_tag(
     word: TaggedWord, name: str, target: str, labels: Sequence[str]
 ) -> tuple[TaggedWord, str]:
-    name = name or word.tag
-    if name not in labels:
+    if name and name not in labels:
         raise UserError(
             f"--target {target!r}: {name!r} is not one of the model's tags"
             f"{did_you_mean(name, labels)}: {listed(labels)}"
         )
     return word, name
+
+
+def _decided(word: TaggedWord, labels: Sequence[str], scheme: Scheme) -> str:
+    """Return the tag that decided on a word.
+
+    Where any tag follows any, an answer's ``B-`` may have been the model's ``I-``, as in IOB1.
+    """
+    if scheme != "any":
+        return word.tag
+    scores, type_ = word.scores or {}, parse_tag(word.tag).type
+    return max((tag for tag in labels if parse_tag(tag).type == type_), key=scores.__getitem__)
 
 
 def _best_window(

@@ -19,6 +19,7 @@ from heedful.reading.tagging import (
     Scheme,
     TaggedText,
     Word,
+    as_labels,
     entities_of,
     likeliest_tags,
     parse_tag,
@@ -230,7 +231,7 @@ def _tagged(
         scheme,
     )
     made = []
-    for word, tag in zip(tagged, tags, strict=True):
+    for word, tag in zip(tagged, as_labels(tags, labels), strict=True):
         row = values.get(word if word in values else _holding(words, *word))
         made.append(
             TaggedWord(
