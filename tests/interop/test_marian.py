@@ -176,6 +176,17 @@ def test_a_marian_folder_is_a_run_to_ask(
     assert [text.strip() for text in found] == [text.strip() for text in expected]
 
 
+def test_a_translation_that_takes_all_positions_is_linked(exported: Path, tmp_path: Path) -> None:
+    model = Transformer.from_pretrained(exported)
+    model.final_logits_bias[0, model.config.eos_token_id] = -1e4  # it goes on and on
+    folder = shutil.copytree(exported, tmp_path / "folder")
+    model.save_pretrained(folder, overwrite=True)
+    settings = PredictSettings(precision="fp32", alignments=True, max_new_tokens=40)
+    (answer,) = Predictor.load(folder, settings).predict(["Der Mann läuft."])
+    assert not answer.n_best[0].ended
+    assert answer.links.target_words
+
+
 def test_the_command_line_exports_and_asks(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,7 +143,8 @@ def _attention(
 ) -> Iterator[NDArray[np.float32]]:
     """Yield the attention of each text that was written. Each of shape (S, E)."""
     end, ids = (model.config.eos_token_id,), batch.inputs["input_ids"]
-    rows = [torch.tensor(text.tokens + end) for text in texts]
+    # The end of a text that was stopped may have no position, and no text is read without a token.
+    rows = [torch.tensor(text.tokens + end * (text.ended or not text.tokens)) for text in texts]
     targets = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORED)
     weights = model.align(ids, batch.inputs.get("attention_mask"), targets.to(ids.device))
     for text, weight in zip(texts, weights.float().cpu(), strict=True):
