@@ -289,6 +289,7 @@ def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
 def test_a_folder_of_gpt2_says_what_it_can_learn(books: Path, tmp_path: Path, capsys: Out) -> None:
     write_folder("gpt2", tmp_path / "model")
     start = ["train", "pretrain", "--train", str(books), "--model", str(tmp_path / "model")]
+    start += ["--objective", "mlm+nsp"]
     assert run([*start, "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert "its models have no head for pairs of texts; give --objective clm" in error

@@ -287,7 +287,7 @@ def test_a_corpus_is_kept_for_the_next_run(
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
 SMALL = BertConfig(**{**tiny.SIZES, "vocab_size": 100, "max_position_embeddings": 40})
-PAIRS = Pretrain.decide(tiny.recipe("pretrain"))
+PAIRS = Pretrain.decide(tiny.recipe("pretrain", objective="mlm+nsp"))
 ALONE = replace(PAIRS, objective="mlm")
 
 
@@ -437,11 +437,17 @@ def error_of(capsys: Out) -> str:
             "unknown --preset of --arch bert 'bas' (did you mean 'base'?)",
         ),
         (
-            ["--arch", "gpt2", "--preset", "tiny", "--vocabulary", "words"],
+            [
+                *("--arch", "gpt2", "--preset", "tiny", "--vocabulary", "words"),
+                *("--objective", "mlm+nsp"),
+            ],
             "--arch gpt2: its models have no head for pairs of texts; give --objective clm",
         ),
         (
-            ["--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"],
+            [
+                *("--arch", "roberta", "--preset", "tiny", "--vocabulary", "words"),
+                *("--objective", "mlm+nsp"),
+            ],
             "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),
         (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),

@@ -39,8 +39,7 @@ def family_options(settings: VocabularySettings) -> str:
     """Return what tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
     if settings.kind == "wordpiece":
         return ""
-    objective = {"xlnet": "plm", "gpt2": "clm"}.get(settings.family, "mlm")
-    return f"--arch {settings.family} --objective {objective} "
+    return f"--arch {settings.family} "
 
 
 def learn(

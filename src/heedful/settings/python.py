@@ -95,7 +95,7 @@ class TrainOptions(TypedDict, total=False):
     vocabulary: str | PathLike[str] | None
     positions: int | None
     position_type: Literal["absolute", "relative_key", "relative_key_query"]
-    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
+    objective: Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"] | None
     mask_share: float | None
     masking: Literal["token", "word", "n-gram", "entity"]
     phrases: str | PathLike[str] | None

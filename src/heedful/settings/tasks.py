@@ -195,10 +195,10 @@ class PretrainSettings:
     """Positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
     """Position embeddings of a model from scratch: of each position, or of each distance."""
-    objective: ObjectiveName = "mlm+nsp"
+    objective: ObjectiveName | None = None
     """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
-    tokens (--arch electra, deberta-v2); next words (--arch gpt2); words in any order (--arch
-    xlnet)."""
+    tokens; next words; words in any order. Default: what the family's paper teaches, mlm+nsp of
+    bert."""
     mask_share: float | None = None
     """Share of the tokens to predict; default: 0.15, and a sixth with plm."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"
@@ -260,7 +260,7 @@ class PretrainSettings:
             raise UserError(f"--arch {self.arch} is for a model from scratch: give --preset too")
         in_range("generator_size", self.generator_size, 0.01, 1, what="from 0.01 to 1")
         in_range("discriminator_weight", self.discriminator_weight, 0, 10**6, what="at least 0")
-        if self.objective != "rtd":
+        if self.objective not in (None, "rtd"):
             why = "is for --objective rtd; leave it out"
             left_out(self, ("generator_size", "discriminator_weight"), why)
         if self.objective == "clm":

@@ -161,6 +161,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """
         data, options = recipe.data, recipe.options
         assert isinstance(options, PretrainSettings)
+        assert options.objective is not None  # see `usual.with_objective`
         check_settings(data)
         if options.stream:
             check_stream(options, recipe.training)

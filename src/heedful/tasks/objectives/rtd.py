@@ -68,8 +68,8 @@ class TwoModels:
         if not (folder / GENERATOR).is_dir():
             raise UserError(
                 f"--objective rtd goes on from a discriminator with its generator: {folder} has no "
-                f"{GENERATOR}/; give a finished run of rtd, or start from scratch with --arch "
-                "electra --preset"
+                f"{GENERATOR}/; give a finished run of rtd, start from scratch with --arch electra "
+                "--preset, or give --objective mlm"
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
         return Pair(
