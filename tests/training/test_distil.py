@@ -432,6 +432,21 @@ def test_names_that_a_model_has_left_are_no_labels(task: str, tmp_path: Path) ->
     assert (tmp_path / "run" / "model.safetensors").is_file()
 
 
+def test_a_tagger_of_another_program_teaches_by_its_answers(tmp_path: Path) -> None:
+    """It is a run that has lost what it says of itself."""
+    shutil.copytree(LATEST / "tag", tmp_path / "tagger")
+    (tmp_path / "tagger" / runs.RECORD).unlink()
+    with pytest.raises(UserError, match=r"does not say what its tags mean.*predict --plain"):
+        heedful.train(
+            "tag",
+            train=DATA / "tag.conll",
+            out=tmp_path / "run",
+            model=str(LATEST / "body"),
+            teacher=tmp_path / "tagger",
+            **QUICK,
+        )
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

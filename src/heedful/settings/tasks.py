@@ -197,8 +197,8 @@ class PretrainSettings:
     """Position embeddings of a model from scratch: of each position, or of each distance."""
     objective: ObjectiveName | None = None
     """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
-    tokens; next words; words in any order. Default: what the family's paper teaches, mlm+nsp of
-    bert."""
+    tokens; next words; words in any order. Default: what the family's paper teaches, such as
+    mlm+nsp for bert."""
     mask_share: float | None = None
     """Share of the tokens to predict; default: 0.15, and a sixth with plm."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"

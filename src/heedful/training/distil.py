@@ -228,8 +228,14 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
 def _check_goal(where: str, task: AnyTask, record: RunRecord) -> None:
     for name in _SAME:
         mine, other = getattr(task, name, None), record.goal.get(name)
-        if mine is not None and other is not None and mine != other:
-            raise UserError(f"{where} learnt with {name} {other}; this run has {mine}")
+        if mine is None or other is None or mine == other:
+            continue
+        if other == "any":  # a tagger of another program
+            raise UserError(
+                f"{where} does not say what its tags mean; learn from its answers instead: those "
+                "of heedful predict --plain are training data"
+            )
+        raise UserError(f"{where} learnt with {name} {other}; this run has {mine}")
 
 
 def _check_models(where: str, lesson: Distillation, start: Start) -> None:
