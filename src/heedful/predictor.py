@@ -179,7 +179,8 @@ class Predictor:
             for parameter in model.parameters():
                 parameter.data = parameter.data.clone()
         name = os.fspath(run) if packaged else folder.resolve().name
-        return cls(model, load_reader(folder), record, settings, name=name)
+        reader = load_reader(folder, outside=record.outside)
+        return cls(model, reader, record, settings, name=name)
 
     def __call__(self, texts: Asked | Iterable[Asked], **options: Unpack[PredictOptions]) -> Any:
         """Answer for one text (or a pair as a tuple), or for a list of them.

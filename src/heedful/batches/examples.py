@@ -15,7 +15,7 @@ class Example:
     the class token and the patches."""
     split: int | None = None
     """Where the second text starts, for models with token types: 0 before it, 1 from there to the
-    end. None if all types are 0."""
+    end. None if all types are 0, and the model need not be told."""
     part: int = 0
     """The number of the example within its item, if an item has several, such as the two texts of a
     pair: 0 begins an item."""

@@ -85,4 +85,6 @@ def _example(
 ) -> Example:
     layout = tokenizer.layout
     ids = np.array(layout.ids(first, second), dtype=np.int32)
-    return Example(ids=ids, split=None if second is None else layout.type_split(len(first)))
+    if second is None:
+        return Example(ids=ids, split=layout.alone_split(len(ids)))
+    return Example(ids=ids, split=layout.type_split(len(first)))

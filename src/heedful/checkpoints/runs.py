@@ -54,6 +54,11 @@ class RunRecord:
     version does not say."""
 
     @property
+    def outside(self) -> bool:
+        """Whether another program has trained it."""
+        return not self.versions
+
+    @property
     def head(self) -> Head | None:
         """The head that its model has; None for the one that the folder's configuration says.
 

@@ -76,10 +76,13 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
 
 def reads_types(source: Source) -> bool:
     """Tell whether what reads the texts of a run is also given ``token_type_ids``."""
-    config = _reading_config(source)
-    knows = getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
     layout = getattr(source.tokenizer, "layout", None)  # a translator's tokenizer has none
-    return knows and layout is not None and layout.tells_types
+    if layout is None or not layout.tells_types:
+        return False
+    if layout.tells_alone:  # of a GPT-2, which is told them where it decides, not where it writes
+        return not hasattr(source.model, "generate")
+    config = _reading_config(source)
+    return getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
 
 
 def _texts(source: Source, lengths: Sequence[int], generator: torch.Generator) -> dict[str, Tensor]:

@@ -64,8 +64,15 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
 def open_source(run: str | os.PathLike[str]) -> Source:
     """Load a finished run, or what is like one; see `read_source`."""
     folder, record = read_source(run)
-    model, tokenizer = load_model(folder, head=record.head), load_reader(folder)
+    model = load_model(folder, head=record.head)
+    tokenizer = load_reader(folder, outside=record.outside)
+    if not record.outside and family_of(folder)[0] == "gpt2" and not _reads_pairs(record):
+        tokenizer.tell_no_types()  # see `load_reader`: a consumer would tell them of single texts
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)
+
+
+def _reads_pairs(record: RunRecord) -> bool:
+    return record.task in ("answer", "choose") or bool(record.goal.get("pairs"))
 
 
 def write_files(source: Source, folder: Path) -> None:

@@ -221,7 +221,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 labels: tuple[float, ...] = ()
                 if targets is not None:
                     labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
-                pieces.append(Example(ids=row, labels=labels))
+                pieces.append(Example(ids=row, split=layout.alone_split(len(row)), labels=labels))
                 offsets.append(row_offsets(spans[chosen], layout))
             yield Fitted(
                 pieces=pieces,

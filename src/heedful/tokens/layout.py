@@ -22,6 +22,9 @@ class PairLayout:
     """Token type of a second text and of what closes it; all other tokens are of type 0."""
     tells_types: bool = True
     """Whether models are told these types, rather than to take all tokens for one type."""
+    tells_alone: bool = False
+    """Whether they are told the types of a text alone, too. To most models type 0 is the same as
+    none; GPT-2 adds the vector of word 0."""
     closing_type: int | None = None
     """Token type of the last special token; None for that of the text before it."""
     pads_left: bool = False
@@ -70,6 +73,10 @@ class PairLayout:
         That is None where there are none.
         """
         return self.second_start(first) if self.second_type and self.tells_types else None
+
+    def alone_split(self, length: int) -> int | None:
+        """Return the same for a text alone, in a row of so many tokens: its end, or None."""
+        return length if self.tells_alone and self.tells_types else None
 
     def types(self, first: int, second: int | None = None) -> list[int]:
         """Return the token types of a row of texts of so many tokens."""

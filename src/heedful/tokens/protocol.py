@@ -83,5 +83,8 @@ class Tokenizer(Protocol):
     def tell_no_types(self) -> None:
         """Tell models no token types from now on, where they have only one."""
 
+    def tell_types_alone(self) -> None:
+        """Tell models the types of single texts, too, where they are told any."""
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the files that the reference reads, too."""

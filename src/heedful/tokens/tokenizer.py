@@ -103,6 +103,10 @@ class ModelTokenizer:
         """Tell models no token types, and return none from calls: the model has only one."""
         self._tell_types(False)
 
+    def tell_types_alone(self) -> None:
+        """Tell models the types of single texts, too, where they are told any; see `PairLayout`."""
+        self.layout = replace(self.layout, tells_alone=True)
+
     def _tell_types(self, told: bool) -> None:
         self.token_types = told
         self.layout = replace(self.layout, tells_types=told)
