@@ -105,7 +105,7 @@ class ModelTokenizer:
 
     def tell_types_alone(self) -> None:
         """Tell models the types of single texts, too, where they are told any; see `PairLayout`."""
-        self.layout = replace(self.layout, tells_alone=True)
+        self.layout = replace(self.layout, tells_alone=self.token_types)
 
     def _tell_types(self, told: bool) -> None:
         self.token_types = told
