@@ -107,11 +107,11 @@ async def test_too_many_texts_are_refused_before_a_record_is_made_of_each(
     [
         ("/api/runs/embed/predict", {"texts": [[[]] * 4200]}, "4,203 lists and objects"),
         ("/embed", {"inputs": [{"a": ""}] * 4200}, "4,202 lists and objects"),
-        ("/v1/embeddings", {"input": [1] * 70_000}, "69,999 values"),
+        ("/v1/embeddings", {"input": [1] * 70_000}, "69,999 commas between values"),
         (
             "/v2/models/embed/infer",
             {"inputs": [BYTES | {"data": ['",\\"'] * 70_000}]},
-            "70,002 values",
+            "70,002 commas between values",
         ),
     ],
 )

@@ -46,7 +46,7 @@ def check_values(content: bytes, settings: ServeSettings) -> None:
     outside = b"".join(plain.split(b'"')[::2])  # of texts
     for count, most, what in (
         (outside.count(b"[") + outside.count(b"{"), lists, "lists and objects"),
-        (outside.count(b","), values, "values"),
+        (outside.count(b","), values, "commas between values"),
     ):
         if count > most:
             raise Problem("too many", f"{count:,} {what}; a request may have {most:,}")
