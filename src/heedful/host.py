@@ -16,10 +16,13 @@ def waits(device: torch.device) -> bool:
 def send(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a tensor of the host's on a device, to which it is copied while the host goes on.
 
-    What comes back is still known to the host: see `on_host`.
+    What comes back is still known to the host: see `on_host`. Of one that is on a device already
+    the host knows nothing.
     """
     if not waits(device):
         return tensor
+    if waits(tensor.device):
+        return tensor.to(device)
     # From memory that is not pinned the copy would wait for all that was asked for before.
     source = tensor.pin_memory() if device.type == "cuda" else tensor
     sent = source.to(device, non_blocking=True)

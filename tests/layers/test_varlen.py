@@ -48,11 +48,12 @@ def by_text(
     cu_seq_k: Tensor,
     max_q: int,
     max_k: int,
-    *,
-    window_size: tuple[int, int],
-) -> Tensor:
-    """Do what torch's ``varlen_attn`` does, one text after the other."""
-    assert window_size in ((-1, 0), (-1, -1))
+    dropout: float,
+    causal: bool,
+    shown: bool,
+) -> tuple[Tensor]:
+    """Do what torch's kernel does, one text after the other."""
+    assert (dropout, shown) == (0.0, False)
     sizes = []
     for tensor, bounds, longest in ((query, cu_seq_q, max_q), (key, cu_seq_k, max_k)):
         assert bounds.dtype == torch.int32
@@ -70,11 +71,10 @@ def by_text(
     ]
     for queries, keys, values in zip(*parts, strict=True):
         one, other, third = (x.transpose(0, 1)[None] for x in (queries, keys, values))
-        causal = window_size == (-1, 0)
         assert not causal or len(queries) == len(keys)
         text = F.scaled_dot_product_attention(one, other, third, is_causal=causal)
         mixed.append(text[0].transpose(0, 1))
-    return torch.cat(mixed)
+    return (torch.cat(mixed),)
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
     def standing_in() -> Iterator[list[bool]]:
         calls: list[bool] = []
 
-        def counted(*arguments: Any, **options: Any) -> Tensor:
-            calls.append(options["window_size"] == (-1, 0))
-            return by_text(*arguments, **options)
+        def counted(*arguments: Any) -> tuple[Tensor]:
+            calls.append(arguments[8])
+            return by_text(*arguments)
 
         with monkeypatch.context() as patched:
-            patched.setattr(varlen, "kernel", lambda: counted)
+            patched.setattr(varlen, "flash_attention", counted)
             patched.setattr(multihead, "has_kernel", lambda *about: True)
             yield calls
 
@@ -302,7 +302,7 @@ def test_what_stands_for_padding_is_zeros(kernels: Kernels) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["evaluation", "weights", "states", "dropout", "no mask", "a mask of each query"]
+    "case", ["evaluation", "weights", "states", "no mask", "a mask of each query"]
 )
 def test_where_it_is_padded(case: str, kernels: Kernels) -> None:
     model, ids = bert(BertModel), torch.randint(5, 50, (5, 9))
@@ -310,8 +310,6 @@ def test_where_it_is_padded(case: str, kernels: Kernels) -> None:
     options = {}
     if case == "evaluation":
         model.eval()
-    elif case == "dropout":
-        model = bert(BertModel, attention_probs_dropout_prob=0.1)
     elif case == "no mask":
         mask = None
     elif case == "a mask of each query":
@@ -323,6 +321,23 @@ def test_where_it_is_padded(case: str, kernels: Kernels) -> None:
         output = model(ids, mask, output_kernels=True, **options)
     assert not calls
     assert "varlen" not in output.kernels
+
+
+@pytest.mark.parametrize(("training", "told"), [(True, 0.25), (False, 0.0)])
+def test_the_kernel_drops_weights_in_training(
+    training: bool, told: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[float] = []
+
+    def kernel(*arguments: Any) -> tuple[Tensor]:
+        dropped.append(arguments[7])
+        return by_text(*arguments[:7], 0.0, *arguments[8:])
+
+    monkeypatch.setattr(varlen, "flash_attention", kernel)
+    monkeypatch.setattr(multihead, "has_kernel", lambda *about: True)
+    model = bert(BertModel, attention_probs_dropout_prob=0.25).train(training)
+    model(torch.randint(5, 50, (5, 9)), MASK, only_first=True)
+    assert dropped == [told, told]
 
 
 def test_the_kernel_has_a_name(kernels: Kernels) -> None:
@@ -371,7 +386,6 @@ def test_a_batch_without_tokens_is_padded() -> None:
     assert packing_of_texts(torch.zeros(2, 4, dtype=torch.bool), torch.device("cpu")) is None
 
 
-@pytest.mark.skipif(varlen.kernel() is None, reason="this torch has no such kernel")
 @pytest.mark.parametrize("causal", [False, True])
 def test_torch_takes_what_it_is_given(causal: bool) -> None:
     meta, half = torch.device("meta"), torch.bfloat16
@@ -426,7 +440,6 @@ def test_which_gpus_have_it(
     varlen.has_kernel.cache_clear()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: generation)
     monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: built)
-    monkeypatch.setattr(varlen, "kernel", lambda: by_text)
     known = varlen.has_kernel(torch.device("cuda"), dtype, width)
     varlen.has_kernel.cache_clear()
     assert known == (there and built and generation >= (8, 0))

@@ -88,11 +88,10 @@ class MultiHead(nn.Module):
     @property
     def attends_to_texts(self) -> bool:
         """Whether ``varlen.py`` has a kernel for what it computes, as it is now."""
-        dropped = self.training and self.dropout > 0
         special = self.looks_at_places or self.sparse is not None or self.talk_scores is not None
         weight = self.query.weight
         there = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
-        return there and not dropped and not special
+        return there and not special
 
     @property
     def looks_at_places(self) -> bool:
@@ -172,7 +171,9 @@ class MultiHead(nn.Module):
             keys = memory_packing.bounds
             queries = keys.single if packing is None else packing.bounds
             assert queries is not None
-            mixed = attend_texts(query, *memory, queries=queries, keys=keys, causal=causal)
+            mixed = attend_texts(
+                query, *memory, queries=queries, keys=keys, causal=causal, dropout=dropout
+            )
             weights, kernel, packing = None, "varlen", None
         elif (
             self.sparse is not None and texts is not None and self.sparse.applies(query, memory.key)

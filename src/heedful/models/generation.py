@@ -18,6 +18,7 @@ from heedful.decoding.search import (
     stays_on_device,
 )
 from heedful.errors import UserError
+from heedful.host import on_host, send
 from heedful.layers.cache import Cache
 from heedful.models.decoders import Encoded
 from heedful.models.model import Model
@@ -198,10 +199,11 @@ def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
         raise UserError(
             f"attention_mask has shape {tuple(mask.shape)}; it must be {(batch, length)}"
         )
-    lengths = mask.bool().sum(1)
-    positions = torch.arange(length, device=prompts.device)
-    wrong = (mask.bool() != (positions < lengths[:, None])).any(1) | (lengths == 0)
+    known = on_host(mask).bool()
+    lengths = known.sum(1)
+    positions = torch.arange(length, device=known.device)
+    wrong = (known != (positions < lengths[:, None])).any(1) | (lengths == 0)
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise UserError(f"attention_mask: row {row} must be ones, then zeros, with at least a one")
-    return lengths
+    return send(lengths, prompts.device)
