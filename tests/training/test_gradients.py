@@ -42,7 +42,7 @@ def test_three_steps_with_sparse_tables_are_three_steps_with_dense_ones(
         word = sparse.bert.embeddings.word_embeddings.weight
         assert word.grad is not None
         assert word.grad.is_sparse
-        values = gradient_values(sparse)
+        values = gradient_values(sparse.parameters())
         dense = [p.grad for p in plain.parameters() if p.grad is not None]
         norms = [torch.nn.utils.get_total_norm(v) for v in (values, dense)]
         torch.testing.assert_close(norms[0], norms[1], rtol=1e-12, atol=0)

@@ -6,7 +6,7 @@ And in mixed precision the model runs on narrow copies of its weights, made once
 casting each weight and activation at each use.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypedDict, Unpack
 
@@ -72,10 +72,10 @@ class TableGradients:
                 dense.index_fill_(0, rows, 0)
 
 
-def gradient_values(model: nn.Module) -> list[Tensor]:
+def gradient_values(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
     """Return the numbers of each gradient there is; of a sparse one, those that are set."""
     values = []
-    for parameter in model.parameters():
+    for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
             parameter.grad = parameter.grad.coalesce()
             values.append(parameter.grad.values())
@@ -123,7 +123,12 @@ class NarrowWeights:
         self._narrow = [
             wide.detach().to(dtype).requires_grad_(wide.requires_grad) for wide in self._wide
         ]
-        self._by_name = dict(zip(named, self._narrow, strict=True))
+        copies = {id(w): narrow for w, narrow in zip(self._wide, self._narrow, strict=True)}
+        self._by_name = {
+            name: copies[id(parameter)]
+            for name, parameter in model.named_parameters(remove_duplicate=False)
+            if id(parameter) in copies
+        }
         self._gradients = [torch.empty_like(parameter) for parameter in self._wide]
 
     def renew(self) -> None:
@@ -135,15 +140,25 @@ class NarrowWeights:
 
     def forward(self, **inputs: Unpack[ModelInputs]) -> object:
         """Call the model with the copies in the place of its parameters."""
-        return functional_call(self._model, self._by_name, (), dict(inputs))
+        # What is shared has all its names here, which torch would look for at each call.
+        return functional_call(self._model, self._by_name, (), dict(inputs), tie_weights=False)
 
     def collect(self) -> None:
         """Add the copies' gradients to those of the parameters, in float32."""
+        first, copied, added, more = [], [], [], []
         for wide, narrow, gradient in zip(self._wide, self._narrow, self._gradients, strict=True):
             if narrow.grad is None:
                 continue
             if wide.grad is None:
-                wide.grad = gradient.copy_(narrow.grad)
+                wide.grad = gradient
+                first.append(gradient)
+                copied.append(narrow.grad)
             else:
-                wide.grad.add_(narrow.grad)
+                added.append(wide.grad)
+                more.append(narrow.grad)
             narrow.grad = None
+        # Those of all parameters at once: a GPU is asked once, not for each.
+        if first:
+            torch._foreach_copy_(first, copied)
+        if added:
+            torch._foreach_add_(added, more)

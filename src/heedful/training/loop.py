@@ -133,6 +133,7 @@ def train(
     base_rates = [
         group.setdefault("initial_lr", group["lr"]) for group in work.optimizer.param_groups
     ]
+    parameters = list(work.model.parameters())
     tables = TableGradients(work.model)
     narrow = None
     if precision.mixed and work.exchange is None:  # else what exchanges them narrows the weights
@@ -156,7 +157,7 @@ def train(
         if work.exchange is None:
             ranks.add_gradients(work.model)
         stopped = stopped | ~loss.isfinite()
-        norm, stopped = _update(work, tables, scaler, clip, stopped)
+        norm, stopped = _update(work, parameters, tables, scaler, clip, stopped)
         tokens, padded_tokens = _tokens(batches)
         taken = Taken(
             position=replace(position),
@@ -240,7 +241,8 @@ def _accumulate(
     scaler: torch.amp.GradScaler | None,
 ) -> Tensor:
     """Add up the gradient of the mean loss over all micro-batches; return that mean."""
-    work.model.train()
+    if not work.model.training:
+        work.model.train()
     work.optimizer.zero_grad(set_to_none=True)
     if narrow:
         narrow.renew()
@@ -271,6 +273,7 @@ def _tokens(batches: Sequence[Batch]) -> tuple[int, int]:
 
 def _update(
     work: Work,
+    parameters: Sequence[nn.Parameter],
     tables: TableGradients,
     scaler: torch.amp.GradScaler | None,
     clip: float,
@@ -281,7 +284,7 @@ def _update(
     Returns:
         The norm before clipping, and whether the run stopped by now.
     """
-    gradients = gradient_values(work.model)
+    gradients = gradient_values(parameters)
     if scaler:
         # Its own way to skip a step is a gradient that is not finite.
         ranks.local(gradients[0]).mul_(torch.where(stopped, math.nan, 1.0))
