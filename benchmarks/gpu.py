@@ -14,6 +14,7 @@ shows that it runs.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from heedful.training.optimize import adamw
 
 VOCABULARY, HIDDEN_SHARE, RATE = 30522, 0.15, 1e-5
 BF16 = Precision(dtype=torch.bfloat16, reason="measured")
+NO_ROOM = "does not fit"
 Lap = Callable[[], object]
 
 
@@ -105,9 +107,10 @@ def model_of(case: Case, what: str) -> tuple[Model, Any]:
         ours = BertForSequenceClassification
         theirs = transformers.BertForSequenceClassification
     torch.manual_seed(0)
-    mine = ours.from_config(BertConfig(**config)).to(case.device)
-    its = theirs(transformers.BertConfig(**config, attn_implementation="sdpa")).to(case.device)
-    return mine, its
+    with case.device:
+        mine = ours.from_config(BertConfig(**config))
+        its = theirs(transformers.BertConfig(**config, attn_implementation="sdpa"))
+    return mine.to(case.device), its.to(case.device)
 
 
 def heedful_answers(case: Case, model: Model) -> Lap:
@@ -212,15 +215,23 @@ def row(case: Case, what: str, laps: int, peak: float) -> str:
         }
     times: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(laps + 1):
-        for name, lap in arms.items():
-            taken = seconds(case, lap)
+        for name, lap in list(arms.items()):
+            try:
+                taken = seconds(case, lap)
+            except torch.OutOfMemoryError:
+                del arms[name]
+                torch.cuda.empty_cache()
+                continue
             if number:  # the first compiles
                 times[name].append(taken)
-    ratios = [its / mine for mine, its in zip(times["heedful"], times["reference"], strict=True)]
-    rates = [case.tokens / median(times[name]) for name in ("heedful", "reference")]
-    share = case.operations(what) / median(times["heedful"]) / 1e9 / peak
+    rates = [f"{case.tokens / median(each):,.0f}" if each else NO_ROOM for each in times.values()]
+    ratios, share = [math.nan], math.nan
+    if len(arms) == len(times):
+        ratios = [its / mine for mine, its in zip(*times.values(), strict=True)]
+    if times["heedful"]:
+        share = case.operations(what) / median(times["heedful"]) / 1e9 / peak
     return (
-        f"| {case.preset} | {case.length} | {what} | {rates[0]:,.0f} | {rates[1]:,.0f} | "
+        f"| {case.preset} | {case.length} | {what} | {' | '.join(rates)} | "
         f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {share:.0%} |"
     )
 
@@ -243,7 +254,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--presets", nargs="+", default=["base", "large"], choices=[*PRESETS])
     parser.add_argument("--lengths", nargs="+", type=int, default=[128, 512])
-    parser.add_argument("--batch-tokens", type=int, default=16384)
+    parser.add_argument("--batch-tokens", type=int, default=65536, help="with padding")
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--laps", type=int, default=5)
     parser.add_argument("--attention-dropout", type=float, default=0.1)

@@ -19,6 +19,7 @@ from heedful.decoding import on_device
 from heedful.decoding.candidates import forced_tokens
 from heedful.decoding.on_device import beam_search_on_device
 from heedful.decoding.options import Newest
+from heedful.decoding.rules import top_of_parts
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 
@@ -163,10 +164,10 @@ def test_what_no_hypothesis_is_made_of_is_forgotten(
 ) -> None:
     monkeypatch.setattr(on_device, "_LOOK", 2)
     prompts: list[Text] = [(1, 2, 3), (), (1,)]
-    options = {"max_new_tokens": 60, "min_new_tokens": 50, "num_beams": beams}
+    options = {"max_new_tokens": 300, "min_new_tokens": 290, "num_beams": beams}
     texts, right, language = both([5, 6, 7], prompts, **options)
     assert_all_the_same(texts, right)
-    made = [3 + 8 * (number + 1) * beams for number in range(len(language.kept))]
+    made = [3 + 16 * 2**number * beams for number in range(len(language.kept))]
     assert len(made) > 4
     if beams == 1:
         assert language.kept == made
@@ -174,6 +175,25 @@ def test_what_no_hypothesis_is_made_of_is_forgotten(
         assert all(
             2 * kept < nodes for kept, nodes in zip(language.kept[2:], made[2:], strict=True)
         )
+
+
+@pytest.mark.parametrize("vocabulary", [1024, 1025, 5000])
+def test_the_best_of_parts_are_the_best_of_all(vocabulary: int) -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(3, 5, vocabulary)
+    places, best = top_of_parts(scores, 6)
+    plain = scores.topk(6)
+    assert torch.equal(places, plain.indices)
+    assert torch.equal(best, plain.values)
+
+
+def test_where_nearly_all_is_forbidden_a_place_is_still_one() -> None:
+    scores = torch.full((1, 1, 1030), -torch.inf)
+    scores[0, 0, 1029] = -2.0
+    places, best = top_of_parts(scores, 4)
+    assert (int(places[0, 0, 0]), float(best[0, 0, 0])) == (1029, -2.0)
+    assert int(places.max()) < 1030
+    assert best[0, 0, 1:].eq(-torch.inf).all()
 
 
 def test_a_vocabulary_smaller_than_the_beam() -> None:

@@ -63,8 +63,9 @@ def beam_search_on_device(
         if length > room:
             if room:
                 steps.keep_nodes(board.close_up())
-            # What is attended to, seen or not, takes time and memory: room is made bit by bit.
-            filled, more = board.seen.shape[2], min(4 * _LOOK, most - room)
+            # What is attended to, seen or not, takes time and memory: room is made bit by bit. But
+            # to record takes as long as many steps, so each bit is as much as there is.
+            filled, more = board.seen.shape[2], min(max(room, 8 * _LOOK), most - room)
             base, room = filled - room * width, room + more
             board.make_room(filled + more * width)
             steps.make_room(filled + more * width)

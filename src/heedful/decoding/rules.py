@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.decoding.board import Board, Ranked
@@ -78,8 +79,8 @@ class Rules:
         plain = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
         penalised = self._penalise(plain, board)  # (B, W, V)
         width = self.options.num_beams
-        top = penalised.topk(min(width + 1, penalised.shape[2]))
-        token_ids, scores = top.indices, top.values.double()  # (B, W, C)
+        token_ids, best = _top(penalised, min(width + 1, penalised.shape[2]))  # (B, W, C)
+        scores = best.double()
         log_probabilities = plain.gather(2, token_ids).double()
         prefix = board.number.clamp(max=board.forced.shape[1] - 1)
         forced = board.forced.index_select(1, prefix[None])[..., None]  # (B, 1, 1)
@@ -244,6 +245,38 @@ def _go_on(ranked: Ranked, board: Board, keep: Tensor) -> None:
         part.copy_(part.gather(1, parents[..., None].expand(part.shape)))
     board.tokens.index_copy_(2, board.number[None], board.newest[..., None])
     board.number += 1
+
+
+_PART = 1024
+"""Numbers of which a GPU finds the largest in one go."""
+
+
+def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the places and values of the largest numbers, the largest first. Shape (B, W, count).
+
+    A GPU takes many times as long to look for the largest of tens of thousands at once.
+    """
+    if scores.device.type == "cpu" or count > _PART // 4 or scores.shape[2] <= 4 * _PART:
+        values, places = scores.topk(count)
+        return places, values
+    return top_of_parts(scores, count)
+
+
+def top_of_parts(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the same by those of each part, and then those of all parts.
+
+    Args:
+        scores: shape (B, W, V).
+        count: of what is looked for.
+    """
+    size = scores.shape[2]
+    parts = F.pad(scores, (0, -size % _PART), value=-math.inf)
+    parts = parts.view(*scores.shape[:2], -1, _PART)
+    values, places = parts.topk(count, sorted=False)  # (B, W, parts, count)
+    places = places + _PART * torch.arange(places.shape[2], device=places.device)[:, None]
+    values, order = values.flatten(2).topk(count)
+    # What is filled up with is among them only where the rest is forbidden, too.
+    return places.flatten(2).gather(2, order).clamp(max=size - 1), values
 
 
 def _among(token_ids: Tensor, vocabulary: int) -> Tensor:

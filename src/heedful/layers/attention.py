@@ -75,7 +75,7 @@ def attend(
     offset = None if bias is None else bias.to(query.dtype)
     reach = None
     if mask is not None:
-        offset, reach = _masked(query.new_zeros(()) if offset is None else offset, mask)
+        offset, reach = _offset(mask, query) if offset is None else _masked(offset, mask)
 
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     learns = torch.is_grad_enabled() and bias is not None and bias.requires_grad
@@ -136,6 +136,16 @@ def attend_talking(
     if reach is not None:
         weights = weights * reach.to(weights.dtype)
     return Mixed(weights @ value, weights if need_weights else None, "plain")
+
+
+def _offset(mask: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same for scores of zeros: once for all blocks, which are given one mask."""
+    about = (query.dtype, torch.is_inference_mode_enabled())
+    known: dict[object, tuple[Tensor, Tensor]] = getattr(mask, "offsets", {})
+    if about not in known:
+        known[about] = _masked(query.new_zeros(()), mask)
+        mask.offsets = known  # type: ignore[attr-defined]
+    return known[about]
 
 
 def _masked(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

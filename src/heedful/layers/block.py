@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.layers import rows
 from heedful.layers.attention import Mixed
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, Past
@@ -143,7 +144,14 @@ class Residual(nn.Module):
             inner: what the part computed. Shape (B, S, inner width).
             hidden: what it read. Shape (B, S, D).
         """
+        if self.fits(inner, hidden):
+            dropout = self.dropout.probability if self.training else 0.0
+            return rows.end(inner, self.dense, hidden, self.LayerNorm, dropout=dropout)
         return self.end(self.dense(inner), hidden)
+
+    def fits(self, inner: Tensor, hidden: Tensor) -> bool:
+        """Tell whether all of it is one kernel after the product; see ``rows.py``."""
+        return not self.norm_before and rows.fits(self.dense, self.LayerNorm, inner, hidden)
 
     def end(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
         """Return the same for what has been projected to shape (B, S, D).
@@ -204,6 +212,7 @@ class Attention(nn.Module):
         source: Tensor,
         memory: KeyValue,
         *,
+        query: Tensor | None = None,
         mask: Tensor | None,
         head_mask: Tensor | None,
         need_weights: bool,
@@ -222,6 +231,7 @@ class Attention(nn.Module):
             hidden: what the part reads. Shape (B, S, D).
             source: ``output.source`` of it.
             memory: see ``MultiHead`` for this and the rest.
+            query: the same.
             mask: the same.
             head_mask: the same.
             need_weights: the same.
@@ -237,6 +247,7 @@ class Attention(nn.Module):
         mixed, weights, kernel = self.self(
             source,
             memory,
+            query=query,
             mask=mask,
             head_mask=head_mask,
             need_weights=need_weights,
@@ -334,8 +345,13 @@ class Block(nn.Module):
                 nothing that comes after the inner states is kept.
         """
         source = self.attention.output.source(hidden)
-        keys, start = self._keys(source, context, past, memory)
-        packing = context.packing
+        packing, together = context.packing, None
+        if past is None and memory is None and asking is None and not only_first:
+            together = self._together(source, context)
+        if together is None:
+            query, (keys, start) = None, self._keys(source, context, past, memory)
+        else:
+            (query, keys), start = together, 0
         if asking is not None:
             hidden, source = asking, self.attention.output.source(asking)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
@@ -348,6 +364,7 @@ class Block(nn.Module):
             hidden,
             source,
             keys,
+            query=query,
             mask=mask,
             head_mask=head_mask,
             need_weights=need_weights,
@@ -384,6 +401,13 @@ class Block(nn.Module):
         hidden = self._feed_forward(hidden, recomputed=recomputed)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
 
+    def _together(self, source: Tensor, context: Context) -> tuple[Tensor, KeyValue] | None:
+        """Return what asks and what is attended to, where one product gives both."""
+        # What is kept for later calls must not keep the queries, too.
+        if context.attended is not None or context.need_cache:
+            return None
+        return self.attention.self.together(source, context.packing)
+
     def _keys(
         self, source: Tensor, context: Context, past: Past | None, memory: Tensor | None
     ) -> tuple[KeyValue, int]:
@@ -407,6 +431,9 @@ class Block(nn.Module):
     def _feed_forward_at_once(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
         end = self.output
         source = end.source(hidden)
+        if not recomputed and end.fits(source, hidden):
+            ended: Tensor = end(self.intermediate(source), hidden)
+            return ended
         projected = self.intermediate.project(source, end.dense, recomputed=recomputed)
         return end.end(projected, hidden, recomputed=recomputed)
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from heedful.layers import rows
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear, linear
 
@@ -74,7 +75,11 @@ class Intermediate(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S, F) for shape (B, S, D)."""
-        inner: Tensor = self.dropout(self.activation(self.dense(hidden)))
+        if rows.fits_gelu(self.dense, self.activation, hidden):
+            activated = rows.gelu(hidden, self.dense)
+        else:
+            activated = self.activation(self.dense(hidden))
+        inner: Tensor = self.dropout(activated)
         return inner
 
 

@@ -41,7 +41,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         weight: shape (O, I).
         bias: shape (O,), or None.
     """
-    if not (_is_plainly_called() and products()[0] and _fits(hidden, weight, bias)):
+    if not (is_plainly_called("cpu") and products()[0] and _fits(hidden, weight, bias)):
         return F.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -97,14 +97,14 @@ def _is_row(bias: Tensor, weight: Tensor) -> bool:
     return as_weight and bias.shape == weight.shape[:1] and bias.is_contiguous()
 
 
-def _is_plainly_called() -> bool:
-    """Tell whether a product is asked for and nothing else made of the call.
+def is_plainly_called(device: str) -> bool:
+    """Tell whether what is asked for on a kind of device is a product, and nothing else.
 
     Autocast narrows what torch's own product is given, and tracing, compiling, `torch.func` and
     forward derivatives know that one alone.
     """
     return not (
-        torch.is_autocast_enabled("cpu")
+        torch.is_autocast_enabled(device)
         or torch._C._get_tracing_state() is not None
         or torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()

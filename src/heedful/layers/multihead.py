@@ -13,6 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from heedful.layers import rows
 from heedful.layers.attention import Mixed, attend, attend_talking
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
@@ -114,11 +115,24 @@ class MultiHead(nn.Module):
         key = self._rotate(self._split(self.key(source), packing), start)
         return KeyValue(key, self._split(self.value(source), packing))
 
+    def together(self, source: Tensor, packing: Packing | None) -> tuple[Tensor, KeyValue] | None:
+        """Return the queries and `keys_and_values` of one source, where one product gives both.
+
+        Shapes:
+            As those of ``keys_and_values``.
+        """
+        layers = (self.query, self.key, self.value)
+        if not rows.fits_together(layers, source):
+            return None
+        query, key, value = (self._split(x, packing) for x in rows.together(source, layers))
+        return self._rotate(query, 0), KeyValue(self._rotate(key, 0), value)
+
     def forward(
         self,
         source: Tensor,
         memory: KeyValue,
         *,
+        query: Tensor | None = None,
         mask: Tensor | None,
         head_mask: Tensor | None,
         need_weights: bool,
@@ -136,6 +150,7 @@ class MultiHead(nn.Module):
         Args:
             source: what asks. Shape (B, S, D), or (1, N, D) where it is packed; so is the result.
             memory: what it attends to: ``keys_and_values``.
+            query: what asks, projected, where that is known: see `together`.
             mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all.
             head_mask: what the values and weights of each head are multiplied by, of those that
                 were pruned, too. Shape (H,).
@@ -150,7 +165,8 @@ class MultiHead(nn.Module):
             texts: where the texts stand whose tokens attend to each other; for what is sparse.
             relations: what the positions are told of this call's tokens.
         """
-        query = self._rotate(self._split(self.query(source), packing), start)
+        if query is None:
+            query = self._rotate(self._split(self.query(source), packing), start)
         if self.score_factor != 1:
             query = query * self.score_factor
         if bias is not None and bias.shape[1] > len(self.heads):
