@@ -9,7 +9,7 @@ from heedful.checkpoints.runs import versions
 from heedful.compiled import int8, kernels
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
-from heedful.layers import linear
+from heedful.layers import linear, rows
 from heedful.sources import PACKAGES, resolve
 from heedful.training.device import bf16_products, choose_device, choose_precision
 
@@ -36,6 +36,10 @@ def examine() -> dict[str, object]:
         "cpu_int8": int8_there,
         "cpu_int8_because": int8_why,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "gpu_kernels": [
+            rows.why_no_kernels(torch.device("cuda", i)) or "there"
+            for i in range(torch.cuda.device_count())
+        ],
         "device": str(device),
         "precision": str(dtype).removeprefix("torch."),
         "kernel": kernels.of_encoders(dtype, device)[0],

@@ -1,24 +1,27 @@
 """What a GPU does to rows in one kernel is what torch's operations do one after the other.
 
-Triton interprets its kernels on a CPU here, in float32; on a GPU they compute in half precision.
+Torch stands in for the kernels. They themselves are interpreted on a CPU, in float32, where that is
+asked for: ``TRITON_INTERPRET=1`` with Triton and a numpy before 2.4. On a GPU ``test_cuda.py`` has
+them compute in half precision.
 """
 
 import importlib
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from tests import tiny
+from tests.layers.rows_in_torch import kernels
 from torch import Tensor, nn
 
 from heedful import BertConfig, BertModel, layers
 from heedful.layers import rows
-
-pytest.importorskip("triton", reason="needs Triton, which interprets the kernels")
 
 NAME = "heedful.layers.row_kernels"
 CPU = torch.device("cpu")
@@ -33,13 +36,21 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "why_no_kernels", lambda device: None)
 
 
-@pytest.fixture(autouse=True)
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have the kernels interpreted, of a machine with two processors."""
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.delitem(sys.modules, NAME, raising=False)
-    monkeypatch.setattr(layers, "row_kernels", importlib.import_module(NAME), raising=False)
+@pytest.fixture(autouse=True, params=["in torch", "interpreted"])
+def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have kernels there, of a machine with two processors."""
     monkeypatch.setattr(rows, "_processors", lambda device: 2)
+    if request.param == "in torch":
+        monkeypatch.setitem(sys.modules, NAME, kernels)
+        monkeypatch.setattr(layers, "row_kernels", kernels, raising=False)
+    else:
+        # Triton asks for it when it is imported, and counts as numpy did before 2.4.
+        old = np.lib.NumpyVersion(np.__version__) < "2.4.0"
+        if os.environ.get("TRITON_INTERPRET") != "1" or not old:
+            pytest.skip("needs TRITON_INTERPRET=1 and a numpy before 2.4")
+        pytest.importorskip("triton", reason="needs Triton, which interprets the kernels")
+        monkeypatch.delitem(sys.modules, NAME, raising=False)
+        monkeypatch.setattr(layers, "row_kernels", importlib.import_module(NAME), raising=False)
     yield
     sys.modules.pop(NAME, None)
 

@@ -1,10 +1,33 @@
 """How many tokens are answered for at once."""
 
+from collections.abc import Iterator
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from heedful import BertConfig, BertModel
 from heedful.models.sizing import tokens_at_once
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "tokens"), [(4, 8192), (24, 8192), (39.5, 16384), (79.1, 32768), (139.8, 65536)]
+)
+def test_a_gpu_takes_as_many_as_its_memory_has_room_for(
+    gibibytes: float, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Weight:
+        device = torch.device("cuda")
+
+    class Model:
+        def parameters(self) -> Iterator[Weight]:
+            yield Weight()
+
+    def properties(device: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(total_memory=int(gibibytes * 2**30))
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    assert tokens_at_once(Model()) == tokens  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

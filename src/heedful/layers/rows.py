@@ -30,7 +30,7 @@ _KIND = "cuda"
 _FORMATS = (torch.bfloat16, torch.float16)
 """What they read and write; they compute in float32."""
 
-_FEW = 2**22
+_FEW = 2**23
 """Numbers below which the gradient is left to torch: the host takes longer than a GPU then."""
 
 _WIDEST = 4096
