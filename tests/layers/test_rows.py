@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from tests import tiny
+from tests.exact import assert_same_bits
 from tests.layers.rows_in_torch import kernels
 from torch import Tensor, nn
 
@@ -143,7 +144,7 @@ def test_the_kernels_are_tried_before_they_are_used() -> None:
     assert rows._computes_right(CPU)
     with torch.inference_mode():
         assert rows._computes_right(CPU)
-    assert torch.equal(torch.get_rng_state(), random)
+    assert_same_bits(torch.get_rng_state(), random, "stored")
 
 
 @pytest.mark.parametrize("frozen", [(), (1,), (0, 1, 2)])
@@ -207,3 +208,54 @@ def noted(function: Callable[..., Any], used: set[str]) -> Callable[..., Any]:
         return function(*arguments, **options)
 
     return call
+
+
+def test_where_the_kernels_are_not_used(everywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    dense, norm = part(8, 16)
+    inner, hidden = torch.randn(3, 8), torch.randn(3, 16)
+    assert rows.fits(dense, norm, inner, hidden)
+    assert not rows.fits(nn.Linear(8, 16, bias=False), norm, inner, hidden)
+    assert not rows.fits(dense, nn.LayerNorm(16, bias=False), inner, hidden)
+    assert not rows.fits(dense, norm.double(), inner, hidden)
+    dense, norm = part(8, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not rows.fits(dense, norm, inner, hidden)
+    assert rows.fits_gelu(dense, F.gelu, inner)
+    assert not rows.fits_gelu(dense, F.relu, inner)
+    with torch.no_grad():
+        assert not rows.fits_gelu(dense, F.gelu, inner)
+    monkeypatch.setattr(rows, "_FEW", 100)
+    assert not rows.fits(dense, norm, inner, hidden)
+    with torch.no_grad():  # what does not learn costs the host no more
+        assert rows.fits(dense, norm, inner, hidden)
+    monkeypatch.setattr(rows, "why_no_kernels", lambda device: "no C compiler")
+    with torch.no_grad():
+        assert not rows.fits(dense, norm, inner, hidden)
+
+
+def test_each_draw_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Generator:
+        seed, offset = 3, 8
+
+        def initial_seed(self) -> int:
+            return self.seed
+
+        def get_offset(self) -> int:
+            return self.offset
+
+        def set_offset(self, offset: int) -> None:
+            self.offset = offset
+
+    generator = Generator()
+    monkeypatch.setattr(torch.cuda, "default_generators", (None, generator))
+    device = torch.device("cuda", 1)
+    draws = [rows._draw(device, 0.1) for _ in range(50)]
+    assert generator.offset == 8 + 50 * 4
+    generator.seed, generator.offset = 4, 8
+    draws.append(rows._draw(device, 0.1))
+    assert len({key for key, _, _ in draws}) == 51
+    assert all(2**62 <= key < 2**63 for key, _, _ in draws)
+    assert all(least / 2**31 == pytest.approx(0.1, abs=1e-9) for _, least, _ in draws)
+    assert all(scale == pytest.approx(1 / 0.9) for _, _, scale in draws)
+    assert rows._draw(device, 0.0)[1] == 0
+    assert generator.offset == 12

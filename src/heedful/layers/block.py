@@ -345,13 +345,10 @@ class Block(nn.Module):
                 nothing that comes after the inner states is kept.
         """
         source = self.attention.output.source(hidden)
-        packing, together = context.packing, None
-        if past is None and memory is None and asking is None and not only_first:
-            together = self._together(source, context)
-        if together is None:
-            query, (keys, start) = None, self._keys(source, context, past, memory)
-        else:
-            (query, keys), start = together, 0
+        alone = past is None and memory is None and asking is None and not only_first
+        together = self._together(source, context) if alone else None
+        query, (keys, start) = together or (None, self._keys(source, context, past, memory))
+        packing = context.packing
         if asking is not None:
             hidden, source = asking, self.attention.output.source(asking)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
@@ -378,11 +375,7 @@ class Block(nn.Module):
             relations=context.relations,
         )
         kernels, cross_weights = [kernel], None
-        cross = None if past is None else past.cross_attention
-        if cross is None and context.encoded is not None:
-            cross = self.crossattention.self.keys_and_values(
-                context.encoded, packing=context.encoded_packing
-            )
+        cross = self._cross_keys(context, past)
         if cross is not None:
             hidden, cross_weights, kernel = self.crossattention(
                 hidden,
@@ -401,12 +394,14 @@ class Block(nn.Module):
         hidden = self._feed_forward(hidden, recomputed=recomputed)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
 
-    def _together(self, source: Tensor, context: Context) -> tuple[Tensor, KeyValue] | None:
-        """Return what asks and what is attended to, where one product gives both."""
-        # What is kept for later calls must not keep the queries, too.
+    def _together(
+        self, source: Tensor, context: Context
+    ) -> tuple[Tensor, tuple[KeyValue, int]] | None:
+        """Return what asks, and ``_keys``, where one product gives both and no keys are kept."""
         if context.attended is not None or context.need_cache:
             return None
-        return self.attention.self.together(source, context.packing)
+        together = self.attention.self.together(source, context.packing)
+        return None if together is None else (together[0], (together[1], 0))
 
     def _keys(
         self, source: Tensor, context: Context, past: Past | None, memory: Tensor | None
@@ -421,6 +416,14 @@ class Block(nn.Module):
         if past is not None:
             return past.extend(keys), start
         return keys, start if memory is None else memory.shape[1]
+
+    def _cross_keys(self, context: Context, past: Past | None) -> KeyValue | None:
+        """Return what is attended to in an encoder's output, if anything is."""
+        cross = None if past is None else past.cross_attention
+        if cross is not None or context.encoded is None:
+            return cross
+        heads = self.crossattention.self
+        return heads.keys_and_values(context.encoded, packing=context.encoded_packing)
 
     def _feed_forward(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
         at_once = partial(self._feed_forward_at_once, recomputed=recomputed)

@@ -173,11 +173,7 @@ class MultiHead(nn.Module):
             bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:
             distances = self.distance_embedding.bias(
-                query,
-                memory.key,
-                start=start,
-                query_bias=self.query.bias,
-                relations=relations,
+                query, memory.key, start=start, query_bias=self.query.bias, relations=relations
             )
             bias = distances if bias is None or distances is None else bias + distances
         if self.disentangled is not None and distances is not None:

@@ -13,32 +13,72 @@ import triton.language as tl
 
 
 @triton.jit
-def _read(values, base, columns, width):
+def _read(values, base, start, width, quarter: tl.constexpr):
     """Return a segment of a row in float32; zeros where the row has ended."""
+    columns = start + tl.arange(0, quarter)
     return tl.load(values + base + columns, mask=columns < width, other=0.0).to(tl.float32)
 
 
 @triton.jit
-def _write(values, base, columns, width, segment):
+def _read_row(values, base, width, quarter: tl.constexpr):
+    """Return the four segments."""
+    return (
+        _read(values, base, 0, width, quarter),
+        _read(values, base, quarter, width, quarter),
+        _read(values, base, 2 * quarter, width, quarter),
+        _read(values, base, 3 * quarter, width, quarter),
+    )
+
+
+@triton.jit
+def _write(values, base, start, width, segment, quarter: tl.constexpr):
+    columns = start + tl.arange(0, quarter)
     tl.store(values + base + columns, segment.to(values.dtype.element_ty), mask=columns < width)
 
 
 @triton.jit
-def _dropped(values, drawn, least, scale):
+def _write_row(values, base, width, a, b, c, d, quarter: tl.constexpr):
+    _write(values, base, 0, width, a, quarter)
+    _write(values, base, quarter, width, b, quarter)
+    _write(values, base, 2 * quarter, width, c, quarter)
+    _write(values, base, 3 * quarter, width, d, quarter)
+
+
+@triton.jit
+def _kept(values, drawn, least, scale):
     """Return values of which those are zeros that drew a number below the least."""
     return tl.where((drawn.to(tl.uint32) >> 1).to(tl.int32) >= least, values * scale, 0.0)
 
 
 @triton.jit
-def _total(first, second, third, fourth):
-    return tl.sum(first + second + third + fourth, axis=0)
+def _dropped(a, b, c, d, row, key, least, scale, quarter: tl.constexpr):
+    """Return a row of which some are dropped: the same ones for the same key."""
+    drawn = tl.randint4x(key, row * quarter + tl.arange(0, quarter))
+    return (
+        _kept(a, drawn[0], least, scale),
+        _kept(b, drawn[1], least, scale),
+        _kept(c, drawn[2], least, scale),
+        _kept(d, drawn[3], least, scale),
+    )
 
 
 @triton.jit
-def _squares(values, mean, columns, width):
+def _total(a, b, c, d):
+    return tl.sum(a + b + c + d, axis=0)
+
+
+@triton.jit
+def _squares(values, mean, start, width, quarter: tl.constexpr):
     """Return the squares of a segment's differences from the mean."""
-    differences = tl.where(columns < width, values - mean, 0.0)
+    inside = start + tl.arange(0, quarter) < width
+    differences = tl.where(inside, values - mean, 0.0)
     return differences * differences
+
+
+@triton.jit
+def _within(values, start, width, quarter: tl.constexpr):
+    """Return a segment with zeros where the row has ended."""
+    return tl.where(start + tl.arange(0, quarter) < width, values, 0.0)
 
 
 @triton.jit(do_not_specialize=["key", "least"])
@@ -64,54 +104,39 @@ def end_forward(
     """Write ``LayerNorm(dropout(projected + bias) + hidden)``."""
     row = tl.program_id(0)
     base = row * tl.cast(width, tl.int64)
-    zeroth = tl.arange(0, quarter)
-    first, second, third = zeroth + quarter, zeroth + 2 * quarter, zeroth + 3 * quarter
-    a = _read(projected, base, zeroth, width) + _read(bias, 0, zeroth, width)
-    b = _read(projected, base, first, width) + _read(bias, 0, first, width)
-    c = _read(projected, base, second, width) + _read(bias, 0, second, width)
-    d = _read(projected, base, third, width) + _read(bias, 0, third, width)
+    a, b, c, d = _read_row(projected, base, width, quarter)
+    bias_a, bias_b, bias_c, bias_d = _read_row(bias, 0, width, quarter)
+    a, b, c, d = a + bias_a, b + bias_b, c + bias_c, d + bias_d
     if drops:
-        drawn = tl.randint4x(key, row * quarter + zeroth)
-        a = _dropped(a, drawn[0], least, scale)
-        b = _dropped(b, drawn[1], least, scale)
-        c = _dropped(c, drawn[2], least, scale)
-        d = _dropped(d, drawn[3], least, scale)
+        a, b, c, d = _dropped(a, b, c, d, row, key, least, scale, quarter)
     # What is normalised is rounded as what is kept of it.
     narrow = hidden.dtype.element_ty
-    a = (a + _read(hidden, base, zeroth, width)).to(narrow).to(tl.float32)
-    b = (b + _read(hidden, base, first, width)).to(narrow).to(tl.float32)
-    c = (c + _read(hidden, base, second, width)).to(narrow).to(tl.float32)
-    d = (d + _read(hidden, base, third, width)).to(narrow).to(tl.float32)
+    more_a, more_b, more_c, more_d = _read_row(hidden, base, width, quarter)
+    a, b = (a + more_a).to(narrow).to(tl.float32), (b + more_b).to(narrow).to(tl.float32)
+    c, d = (c + more_c).to(narrow).to(tl.float32), (d + more_d).to(narrow).to(tl.float32)
     mean = _total(a, b, c, d) / width
-    variance = (
-        _total(
-            _squares(a, mean, zeroth, width),
-            _squares(b, mean, first, width),
-            _squares(c, mean, second, width),
-            _squares(d, mean, third, width),
-        )
-        / width
+    squares = _total(
+        _squares(a, mean, 0, width, quarter),
+        _squares(b, mean, quarter, width, quarter),
+        _squares(c, mean, 2 * quarter, width, quarter),
+        _squares(d, mean, 3 * quarter, width, quarter),
     )
-    sharpness = 1 / tl.sqrt(variance + eps)
+    sharpness = 1 / tl.sqrt(squares / width + eps)
     if keeps:
-        _write(added, base, zeroth, width, a)
-        _write(added, base, first, width, b)
-        _write(added, base, second, width, c)
-        _write(added, base, third, width, d)
+        _write_row(added, base, width, a, b, c, d, quarter)
         tl.store(statistics + row, mean)
         tl.store(statistics + rows + row, sharpness)
-    a = (a - mean) * sharpness * _read(gain, 0, zeroth, width) + _read(offset, 0, zeroth, width)
-    b = (b - mean) * sharpness * _read(gain, 0, first, width) + _read(offset, 0, first, width)
-    c = (c - mean) * sharpness * _read(gain, 0, second, width) + _read(offset, 0, second, width)
-    d = (d - mean) * sharpness * _read(gain, 0, third, width) + _read(offset, 0, third, width)
-    _write(ended, base, zeroth, width, a)
-    _write(ended, base, first, width, b)
-    _write(ended, base, second, width, c)
-    _write(ended, base, third, width, d)
+    gain_a, gain_b, gain_c, gain_d = _read_row(gain, 0, width, quarter)
+    offset_a, offset_b, offset_c, offset_d = _read_row(offset, 0, width, quarter)
+    a = (a - mean) * sharpness * gain_a + offset_a
+    b = (b - mean) * sharpness * gain_b + offset_b
+    c = (c - mean) * sharpness * gain_c + offset_c
+    d = (d - mean) * sharpness * gain_d + offset_d
+    _write_row(ended, base, width, a, b, c, d, quarter)
 
 
 @triton.jit
-def _normalised_back(grad, normalised, gain, along, mean, sharpness):
+def _back(grad, normalised, gain, along, mean, sharpness):
     """Return the gradient of a segment before it was normalised."""
     return (grad * gain - normalised * along - mean) * sharpness
 
@@ -134,79 +159,43 @@ def end_backward(
     quarter: tl.constexpr,
 ):
     """Write the gradients of what was added up; each program adds up those of the vectors."""
-    zeroth = tl.arange(0, quarter)
-    first, second, third = zeroth + quarter, zeroth + 2 * quarter, zeroth + 3 * quarter
-    gain_a, gain_b = _read(gain, 0, zeroth, width), _read(gain, 0, first, width)
-    gain_c, gain_d = _read(gain, 0, second, width), _read(gain, 0, third, width)
-    nothing = tl.zeros([quarter], tl.float32)
-    of_gain_a, of_gain_b, of_gain_c, of_gain_d = nothing, nothing, nothing, nothing
-    of_offset_a, of_offset_b, of_offset_c, of_offset_d = nothing, nothing, nothing, nothing
-    of_bias_a, of_bias_b, of_bias_c, of_bias_d = nothing, nothing, nothing, nothing
+    gain_a, gain_b, gain_c, gain_d = _read_row(gain, 0, width, quarter)
+    none = tl.zeros([quarter], tl.float32)
+    of_gain_a, of_gain_b, of_gain_c, of_gain_d = none, none, none, none
+    of_offset_a, of_offset_b, of_offset_c, of_offset_d = none, none, none, none
+    of_bias_a, of_bias_b, of_bias_c, of_bias_d = none, none, none, none
     for row in range(tl.program_id(0), rows, tl.num_programs(0)):
         base = row * tl.cast(width, tl.int64)
         mean, sharpness = tl.load(statistics + row), tl.load(statistics + rows + row)
-        a, b = _read(grad, base, zeroth, width), _read(grad, base, first, width)
-        c, d = _read(grad, base, second, width), _read(grad, base, third, width)
-        normal_a = (_read(added, base, zeroth, width) - mean) * sharpness
-        normal_b = (_read(added, base, first, width) - mean) * sharpness
-        normal_c = (_read(added, base, second, width) - mean) * sharpness
-        normal_d = (_read(added, base, third, width) - mean) * sharpness
-        of_gain_a += a * normal_a
-        of_gain_b += b * normal_b
-        of_gain_c += c * normal_c
-        of_gain_d += d * normal_d
-        of_offset_a += a
-        of_offset_b += b
-        of_offset_c += c
-        of_offset_d += d
+        a, b, c, d = _read_row(grad, base, width, quarter)
+        e, f, g, h = _read_row(added, base, width, quarter)
+        e, f, g, h = e - mean, f - mean, g - mean, h - mean
+        e, f, g, h = e * sharpness, f * sharpness, g * sharpness, h * sharpness  # normalised
+        of_gain_a, of_gain_b = of_gain_a + a * e, of_gain_b + b * f
+        of_gain_c, of_gain_d = of_gain_c + c * g, of_gain_d + d * h
+        of_offset_a, of_offset_b = of_offset_a + a, of_offset_b + b
+        of_offset_c, of_offset_d = of_offset_c + c, of_offset_d + d
         scaled = _total(a * gain_a, b * gain_b, c * gain_c, d * gain_d) / width
-        along = (
-            _total(
-                a * gain_a * normal_a,
-                b * gain_b * normal_b,
-                c * gain_c * normal_c,
-                d * gain_d * normal_d,
-            )
-            / width
-        )
-        a = _normalised_back(a, normal_a, gain_a, along, scaled, sharpness)
-        b = _normalised_back(b, normal_b, gain_b, along, scaled, sharpness)
-        c = _normalised_back(c, normal_c, gain_c, along, scaled, sharpness)
-        d = _normalised_back(d, normal_d, gain_d, along, scaled, sharpness)
-        _write(grad_added, base, zeroth, width, a)
-        _write(grad_added, base, first, width, b)
-        _write(grad_added, base, second, width, c)
-        _write(grad_added, base, third, width, d)
+        along = _total(a * gain_a * e, b * gain_b * f, c * gain_c * g, d * gain_d * h) / width
+        a = _back(a, e, gain_a, along, scaled, sharpness)
+        b = _back(b, f, gain_b, along, scaled, sharpness)
+        c = _back(c, g, gain_c, along, scaled, sharpness)
+        d = _back(d, h, gain_d, along, scaled, sharpness)
+        _write_row(grad_added, base, width, a, b, c, d, quarter)
         if drops:
-            drawn = tl.randint4x(key, row * quarter + zeroth)
-            a = _dropped(a, drawn[0], least, scale)
-            b = _dropped(b, drawn[1], least, scale)
-            c = _dropped(c, drawn[2], least, scale)
-            d = _dropped(d, drawn[3], least, scale)
-            _write(grad_projected, base, zeroth, width, a)
-            _write(grad_projected, base, first, width, b)
-            _write(grad_projected, base, second, width, c)
-            _write(grad_projected, base, third, width, d)
+            a, b, c, d = _dropped(a, b, c, d, row, key, least, scale, quarter)
+            _write_row(grad_projected, base, width, a, b, c, d, quarter)
         # Past a row's end all of it is zeros but this.
-        of_bias_a += tl.where(zeroth < width, a, 0.0)
-        of_bias_b += tl.where(first < width, b, 0.0)
-        of_bias_c += tl.where(second < width, c, 0.0)
-        of_bias_d += tl.where(third < width, d, 0.0)
-    place = tl.program_id(0) * 3 * width
-    _write(sums, place, zeroth, width, of_gain_a)
-    _write(sums, place, first, width, of_gain_b)
-    _write(sums, place, second, width, of_gain_c)
-    _write(sums, place, third, width, of_gain_d)
-    place += width
-    _write(sums, place, zeroth, width, of_offset_a)
-    _write(sums, place, first, width, of_offset_b)
-    _write(sums, place, second, width, of_offset_c)
-    _write(sums, place, third, width, of_offset_d)
-    place += width
-    _write(sums, place, zeroth, width, of_bias_a)
-    _write(sums, place, first, width, of_bias_b)
-    _write(sums, place, second, width, of_bias_c)
-    _write(sums, place, third, width, of_bias_d)
+        of_bias_a += _within(a, 0, width, quarter)
+        of_bias_b += _within(b, quarter, width, quarter)
+        of_bias_c += _within(c, 2 * quarter, width, quarter)
+        of_bias_d += _within(d, 3 * quarter, width, quarter)
+    at = tl.program_id(0) * 3 * width
+    _write_row(sums, at, width, of_gain_a, of_gain_b, of_gain_c, of_gain_d, quarter)
+    at += width
+    _write_row(sums, at, width, of_offset_a, of_offset_b, of_offset_c, of_offset_d, quarter)
+    at += width
+    _write_row(sums, at, width, of_bias_a, of_bias_b, of_bias_c, of_bias_d, quarter)
 
 
 @triton.jit

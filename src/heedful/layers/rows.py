@@ -14,6 +14,7 @@ Shapes: N rows (all dimensions but the last), I width of what comes in, D width 
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from subprocess import SubprocessError
 from typing import Any
 
 import torch
@@ -48,11 +49,13 @@ _TILE = (8, 256)
 
 def fits(dense: nn.Linear, norm: nn.LayerNorm, inner: Tensor, hidden: Tensor) -> bool:
     """Tell whether `end` computes the end of a part: on a GPU, in half precision."""
-    if inner.device.type != _KIND or type(norm) is not nn.LayerNorm or dense.bias is None:
+    if inner.device.type != _KIND or type(norm) is not nn.LayerNorm:
         return False
-    tensors = (inner, hidden, dense.weight, dense.bias, norm.weight, norm.bias)
+    vectors = (dense.bias, norm.weight, norm.bias)
     few = torch.is_grad_enabled() and hidden.numel() < _FEW
-    return not few and hidden.shape[-1] <= _WIDEST and _there(tensors, inner)
+    if few or hidden.shape[-1] > _WIDEST or any(vector is None for vector in vectors):
+        return False
+    return _there((inner, hidden, dense.weight, *vectors), inner)
 
 
 def fits_gelu(dense: nn.Linear, activation: Callable[[Tensor], Tensor], hidden: Tensor) -> bool:
@@ -83,8 +86,12 @@ def _there(tensors: tuple[Tensor, ...], first: Tensor) -> bool:
 def why_no_kernels(device: torch.device) -> str | None:
     """Return why a device does not compute with these kernels, or None if it does."""
     try:
+        from triton.errors import TritonError
+    except ImportError as error:
+        return str(error)
+    try:
         return why_not(lambda: _computes_right(device))
-    except Exception as error:  # of a compiler that is not there, or of Triton's own kinds
+    except (TritonError, OSError, SubprocessError) as error:  # such as of no C compiler
         return str(error).partition("\n")[0] or type(error).__name__
 
 
