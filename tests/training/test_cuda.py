@@ -5,6 +5,7 @@ None of this has a meaning without one; what can be tested on a CPU is in ``test
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.training.test_loop import FP32, examples, model, work_of
 from tests.training.test_memory import learn
 from torch import nn
 
+import heedful
 from heedful import BertConfig, BertModel
 from heedful.cli import run as run_words
 from heedful.layers import multihead, rows, varlen
@@ -210,6 +212,82 @@ def test_a_step_that_does_not_fit_is_done_in_halves() -> None:
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert any(line.startswith("out of memory at step 1: it is done again") for line in said)
+
+
+def numbers(value: object) -> list[float]:
+    """Return all numbers of what JSON holds, in order."""
+    if isinstance(value, dict):
+        return [number for each in value.values() for number in numbers(each)]
+    if isinstance(value, list):
+        return [number for each in value for number in numbers(each)]
+    return [float(value)] if isinstance(value, int | float) else []
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("classify", ["the blue horse sleeps"]),
+        ("classify", ["the blue horse sleeps", "--attention"]),
+        ("classify", ["the blue horse sleeps", "--method", "leave-one-out", "--method", "rollout"]),
+        ("tag", ["Dan Miller lives near New Lima"]),
+        ("translate", ["Das hund ist rot!", "--attention"]),
+    ],
+)
+def test_explanations_are_those_of_a_cpu(
+    run: str,
+    words: Sequence[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(START)
+    told = []
+    for device in ("cpu", "cuda"):
+        assert run_words(["explain", run, *words, "--json", "--device", device]) == 0
+        told.append(numbers(json.loads(capsys.readouterr().out)))
+    assert told[1] == pytest.approx(told[0], rel=1e-2, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("run", "data"),
+    [
+        ("classify", ["data/classify.csv"]),
+        ("tag", ["data/tag.conll"]),
+        ("answer", ["data/answer.jsonl"]),
+        ("embed", ["data/embed.csv", "--text-pair", "other"]),
+        ("translate", ["data/translate.de", "data/translate.en"]),
+        ("writer", ["data/generate.txt"]),
+    ],
+)
+def test_a_run_scores_what_it_does_on_a_cpu(
+    run: str,
+    data: Sequence[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    scores = []
+    shutil.copytree(START, tmp_path / "runs")
+    monkeypatch.chdir(tmp_path / "runs")  # a run keeps its scores
+    for device in ("cpu", "cuda"):
+        words = ["evaluate", run, "--data", *data, "--precision", "fp32", "--device", device]
+        assert run_words(words) == 0
+        told = json.loads(capsys.readouterr().out)
+        told.pop("tokens_per_second", None)
+        scores.append(numbers(told))
+    assert scores[1] == pytest.approx(scores[0], rel=1e-3, abs=1e-4)
+
+
+def test_a_server_answers_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = pytest.importorskip("tests.serving.outside", reason="needs the extra [serve]")
+    monkeypatch.chdir(START)
+    texts = ["the blue horse sleeps", "a cold soup"]
+    with outside.serving("classify", "--device", "cuda", "--precision", "fp32") as server:
+        address = f"{server.url}/api/runs/classify/predict"
+        answer = outside.httpx.post(address, json={"texts": texts})
+    assert answer.status_code == 200
+    plain = heedful.load("classify", device="cpu", precision="fp32")
+    there = [each["label"] for each in answer.json()["answers"]]
+    assert there == [each.label for each in plain(texts)]
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ class PredictSettings:
     batch_size: int = 256
     """Largest batch, in texts."""
     batch_tokens: int | None = None
-    """Largest batch, in tokens; default: 8,192 on a GPU, 4,096 on a CPU, and there fewer for a wide
-    model."""
+    """Largest batch, in tokens; default: 8,192 to 65,536 on a GPU, by its memory; 4,096 on a CPU,
+    and there fewer for a wide model."""
     top: int = 5
     """Number of answers to give where a task has several."""
     no_answer_threshold: float | None = None
