@@ -34,6 +34,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "_KIND", "cpu")
     monkeypatch.setattr(rows, "_FORMATS", (torch.float32,))
     monkeypatch.setattr(rows, "_FEW", 0)
+    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 0)
     monkeypatch.setattr(rows, "why_no_kernels", lambda device: None)
 
 
@@ -224,10 +225,13 @@ def test_where_the_kernels_are_not_used(everywhere: None, monkeypatch: pytest.Mo
     assert not rows.fits_gelu(dense, F.relu, inner)
     with torch.no_grad():
         assert not rows.fits_gelu(dense, F.gelu, inner)
-    monkeypatch.setattr(rows, "_FEW", 100)
+    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 100)
     assert not rows.fits(dense, norm, inner, hidden)
-    with torch.no_grad():  # what does not learn costs the host no more
+    with torch.no_grad():  # what does not learn costs the host less
         assert rows.fits(dense, norm, inner, hidden)
+        monkeypatch.setattr(rows, "_FEW", 100)
+        assert not rows.fits(dense, norm, inner, hidden)
+        monkeypatch.setattr(rows, "_FEW", 0)
     monkeypatch.setattr(rows, "why_no_kernels", lambda device: "no C compiler")
     with torch.no_grad():
         assert not rows.fits(dense, norm, inner, hidden)

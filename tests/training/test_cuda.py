@@ -110,7 +110,7 @@ def test_the_kernels_of_rows_round_as_little(
 ) -> None:
     """Values and gradients are as near to those in float64 as torch's own operations come."""
     assert rows.why_no_kernels(GPU) is None
-    monkeypatch.setattr(rows, "_FEW", 0)
+    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 0)
     torch.manual_seed(0)
     sizes = {**tiny.SIZES, "hidden_size": 96, "intermediate_size": 200}
     network = BertModel(BertConfig(**sizes, **tiny.STILL)).to(GPU).train()

@@ -1,9 +1,9 @@
 """What is done to rows between two products of a block, each time as one kernel of a GPU.
 
 A part of a post-norm block ends by adding a bias, dropping, adding what it read and normalising.
-As operations of torch these read and write all rows six times, and nine times backwards, which
-takes a GPU as long as half of the products. Here they are read and written once, and the gradients
-of the vectors are added up on the way. What is dropped is drawn again in the backward pass.
+As operations of torch these read and write all rows again and again, which took a GPU a third of a
+step of training. Here they are read and written once, and the gradients of the vectors are added up
+on the way. What is dropped is drawn again in the backward pass.
 
 The kernels are Triton's, which comes with torch for NVIDIA's GPUs and needs a C compiler. Where
 they are not there, torch's own operations compute the same.
@@ -31,8 +31,11 @@ _KIND = "cuda"
 _FORMATS = (torch.bfloat16, torch.float16)
 """What they read and write; they compute in float32."""
 
-_FEW = 2**23
-"""Numbers below which the gradient is left to torch: the host takes longer than a GPU then."""
+_FEW = 2**17
+"""Numbers below which all is left to torch: to load the kernels takes longer than a few texts."""
+
+_FEW_TO_LEARN = 2**23
+"""The same where the gradient is wanted: the host takes longer than a GPU then."""
 
 _WIDEST = 4096
 """The widest row that a program holds."""
@@ -52,10 +55,9 @@ def fits(dense: nn.Linear, norm: nn.LayerNorm, inner: Tensor, hidden: Tensor) ->
     if inner.device.type != _KIND or type(norm) is not nn.LayerNorm:
         return False
     vectors = (dense.bias, norm.weight, norm.bias)
-    few = torch.is_grad_enabled() and hidden.numel() < _FEW
-    if few or hidden.shape[-1] > _WIDEST or any(vector is None for vector in vectors):
+    if hidden.shape[-1] > _WIDEST or any(vector is None for vector in vectors):
         return False
-    return _there((inner, hidden, dense.weight, *vectors), inner)
+    return _there((hidden, inner, dense.weight, *vectors), hidden)
 
 
 def fits_gelu(dense: nn.Linear, activation: Callable[[Tensor], Tensor], hidden: Tensor) -> bool:
@@ -65,18 +67,18 @@ def fits_gelu(dense: nn.Linear, activation: Callable[[Tensor], Tensor], hidden: 
         and torch.is_grad_enabled()
         and dense.weight.requires_grad
         and dense.bias is not None
-        and hidden.numel() >= _FEW
         and _there((hidden, dense.weight, dense.bias), hidden)
     )
 
 
 def _there(tensors: tuple[Tensor, ...], first: Tensor) -> bool:
+    """Tell whether the kernels compute with some tensors; one of them has all rows."""
     return (
         first.device.type == _KIND
+        and first.numel() >= max(_FEW_TO_LEARN if torch.is_grad_enabled() else _FEW, 1)
         and first.dtype in _FORMATS
         and all(tensor.dtype is first.dtype for tensor in tensors)
         and all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors)
-        and first.numel() > 0
         and is_plainly_called(_KIND)
         and why_no_kernels(first.device) is None
     )
@@ -129,9 +131,8 @@ def fits_together(layers: Sequence[nn.Linear], hidden: Tensor) -> bool:
     """Tell whether `together` computes what several layers make of the same states."""
     if hidden.device.type != _KIND or any(layer.bias is None for layer in layers):
         return False
-    few = torch.is_grad_enabled() and hidden.numel() < _FEW
-    weights = (part for layer in layers for part in (layer.weight, layer.bias))
-    return not few and _there((hidden, *weights), hidden)
+    weights = [part for layer in layers for part in (layer.weight, layer.bias)]
+    return _there((hidden, *weights), hidden)
 
 
 def together(hidden: Tensor, layers: Sequence[nn.Linear]) -> list[Tensor]:
