@@ -139,7 +139,7 @@ class Predictor:
 
     @property
     def kernel(self) -> str:
-        """What computes: ``"packed"``, ``"int8"``, or ``"plain"`` for the model as it is."""
+        """What computes: see `heedful.compiled.model.Compiled`."""
         return self.compiled.kernel
 
     @classmethod

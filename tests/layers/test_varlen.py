@@ -25,6 +25,8 @@ from heedful import (
     TransformerConfig,
 )
 from heedful.batches.packing import keep_apart
+from heedful.compiled import model as compiled
+from heedful.compiled.model import compile_model
 from heedful.layers import multihead, varlen
 from heedful.layers.packing import packing_of_texts
 from heedful.models import FAMILIES
@@ -321,6 +323,42 @@ def test_where_it_is_padded(case: str, kernels: Kernels) -> None:
         output = model(ids, mask, output_kernels=True, **options)
     assert not calls
     assert "varlen" not in output.kernels
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("family", sorted(PLAIN))
+def test_answers_leave_padding_out(
+    family: str, head: Any, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if head not in FAMILIES[family].models:
+        pytest.skip("the family has no such head")
+    monkeypatch.setattr(compiled.kernels, "of_encoders", lambda *about: ("plain", "on a GPU"))
+    decoder = head == "causal_lm" and family != "gpt2"
+    model = small(family, head, **({"is_decoder": True} if decoder else {})).eval()
+    ids = torch.randint(5, 50, (5, 9))
+    with torch.inference_mode():
+        right = answers(model(ids, MASK))
+        with kernels() as calls:
+            made = compile_model(model)
+            ours = answers(made.model(ids, MASK))
+            assert len(calls) == 2
+            made.model(ids)  # without padding it is as it was
+            made.model.body(ids, torch.rand(5, 9, 9) < 0.6)
+            assert len(calls) == 2
+        model(ids, MASK)
+    assert made.kernel == "unpadded"
+    assert not model.body.leaves_out_padding
+    torch.testing.assert_close(ours, right, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["deberta", "xlnet", "mpnet"])
+def test_what_looks_at_places_answers_as_it_is(
+    family: str, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled.kernels, "of_encoders", lambda *about: ("plain", "on a GPU"))
+    model = small(family, "sequence").eval()
+    with kernels():
+        assert compile_model(model).model is model
 
 
 @pytest.mark.parametrize(("training", "told"), [(True, 0.25), (False, 0.0)])

@@ -16,6 +16,7 @@ from heedful.layers.probing import why_not
 
 PLAIN = "plain"
 PACKED = "packed"
+UNPADDED = "unpadded"
 INT8 = "int8"
 
 FUSED: dict[str | None, tuple[str, str | None]] = {

@@ -30,7 +30,7 @@ class Compiled(NamedTuple):
     model: Model
     """Called as the model that it was made of, and answers the same up to rounding."""
     kernel: str
-    """``"packed"``, ``"int8"``, or ``"plain"`` for the model as it is."""
+    """``"packed"``, ``"int8"``, ``"unpadded"``, or ``"plain"`` for the model as it is."""
     reason: str
     """Why this one, in words for the user."""
 
@@ -58,7 +58,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
     kernel, reason = _kernel(next(model.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
-        return Compiled(model, kernel, reason)
+        return _without_padding(model, reason)
     head = None if model is body else getattr(model, "head", None)
     # The last block computes the first tokens alone; one that is shared does so another way.
     last = body.encoder.blocks[-1]
@@ -75,6 +75,15 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         assert isinstance(twin, WithHead)
         twin.compiled_steps = CompiledWriter(model, stack, blocks, linears)
     return Compiled(twin, kernel, reason)
+
+
+def _without_padding(model: Model, reason: str) -> Compiled:
+    """Return a model that computes nothing for padding, where a GPU has a kernel for that."""
+    body = model.body
+    if not (isinstance(body, Encoder) and body.encoder.attends_to_texts):
+        return Compiled(model, kernels.PLAIN, reason)
+    why = "the GPU attends to texts one after the other"
+    return Compiled(model.with_body(body.without_padding()), kernels.UNPADDED, why)
 
 
 def _kernel(weight: Tensor, int8_rows: Rows | None) -> tuple[str, str]:

@@ -8,8 +8,10 @@ output, H heads, L blocks, each counted once, D model width, W width of the embe
 some families.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -123,6 +125,10 @@ class Encoder(Body):
         variant: what its family does otherwise than BERT.
     """
 
+    leaves_out_padding: bool = False
+    """Whether it leaves padding out of answers, too, where a kernel lets it: the states of padding
+    are 0 then, as they are in training."""
+
     embeddings: Embeddings
     packs_for = "first"
 
@@ -158,6 +164,12 @@ class Encoder(Body):
         self.encoder = stack(config, variant)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
+
+    def without_padding(self) -> Self:
+        """Return the same that `leaves_out_padding`; all parts are shared."""
+        twin = copy.copy(self)
+        twin.leaves_out_padding = True
+        return twin
 
     @property
     def max_positions(self) -> int:
@@ -307,8 +319,8 @@ class Encoder(Body):
     def _packing(
         self, attention_mask: Tensor | None, tokens: Tensor, *, only_first: bool
     ) -> Packing | None:
-        """Tell how padding is left out, if it is: outside training where nobody sees it alone."""
-        if not (self.training or only_first):
+        """Tell how padding is left out, if it is: outside training where nobody sees it."""
+        if not (self.training or only_first or self.leaves_out_padding):
             return None
         # To the kernel a token that stands alone is the last of its text.
         attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
