@@ -277,6 +277,19 @@ def test_a_run_scores_what_it_does_on_a_cpu(
     assert scores[1] == pytest.approx(scores[0], rel=1e-3, abs=1e-4)
 
 
+@pytest.mark.parametrize("run", ["classify", "tag", "embed"])
+def test_answers_without_padding_are_those_with_it(
+    run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(START)
+    texts = ["the blue horse sleeps", "a cold soup", "Dan Miller lives near New Lima in the north"]
+    gpu = heedful.load(run, device="cuda", precision="bf16")
+    assert gpu.kernel == "unpadded"
+    told = [each.to_dict() for each in gpu(texts)]
+    wanted = [each.to_dict() for each in heedful.load(run, device="cpu", precision="fp32")(texts)]
+    assert numbers(told) == pytest.approx(numbers(wanted), rel=0.05, abs=0.05)
+
+
 def test_a_server_answers_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     outside = pytest.importorskip("tests.serving.outside", reason="needs the extra [serve]")
     monkeypatch.chdir(START)
