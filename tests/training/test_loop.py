@@ -108,6 +108,21 @@ def test_accumulation_equals_the_large_batch(weights: tuple[float, ...] | None) 
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-8, msg=name)
 
 
+def test_a_part_that_was_left_for_answers_learns_as_the_rest() -> None:
+    """As of an encoder that was loaded from a folder of its own."""
+    data = examples(20)
+    whole, parts = model(0.3), model(0.3)
+    losses = []
+    for network in (whole, parts):
+        parts.bert.encoder.eval()
+        torch.manual_seed(1)
+        steps = train(work_of(network, data), Position(), total_steps=2, precision=FP32)
+        for taken in steps:
+            losses += [done.loss for done in read([taken])]
+            network.bert.encoder.eval()  # between two steps, too
+    assert_same_bits(losses[2:], losses[:2], "same code")
+
+
 def test_a_step_is_the_references_step() -> None:
     """One step equals clipping and torch's AdamW on the mean loss, with the decay split."""
     data = examples(8)

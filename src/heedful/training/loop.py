@@ -241,8 +241,7 @@ def _accumulate(
     scaler: torch.amp.GradScaler | None,
 ) -> Tensor:
     """Add up the gradient of the mean loss over all micro-batches; return that mean."""
-    if not work.model.training:
-        work.model.train()
+    work.model.train()  # each step: a part of it may have been loaded, or looked at, for answers
     work.optimizer.zero_grad(set_to_none=True)
     if narrow:
         narrow.renew()
