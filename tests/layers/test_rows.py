@@ -263,3 +263,12 @@ def test_each_draw_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(scale == pytest.approx(1 / 0.9) for _, _, scale in draws)
     assert rows._draw(device, 0.0)[1] == 0
     assert generator.offset == 12
+
+
+def test_keys_that_are_kept_do_not_keep_the_queries(everywhere: None) -> None:
+    model = BertModel(BertConfig(**tiny.SIZES, **tiny.STILL, is_decoder=True)).eval()
+    with torch.no_grad():
+        cache = model(torch.randint(5, 50, (2, 5)), use_cache=True).past_key_values
+    for block in cache.blocks:
+        for part in block.self_attention:
+            assert part.untyped_storage().nbytes() == part.numel() * part.element_size()

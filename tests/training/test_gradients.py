@@ -122,3 +122,20 @@ def test_what_does_not_learn_is_narrow_too() -> None:
     narrow.collect()
     assert all(parameter.grad is None for parameter in network.bert.pooler.parameters())
     assert network.classifier.weight.grad is not None
+
+
+def test_what_is_shared_is_narrow_under_each_of_its_names() -> None:
+    network = model()
+    first, second = (each.output.dense for each in network.bert.encoder.distinct)
+    second.weight = first.weight
+    narrow = NarrowWeights(network, torch.bfloat16)
+    narrow.renew()
+    torch.autograd.backward(narrow.forward(input_ids=IDS[0]).logits.square().sum())  # type: ignore[attr-defined]
+    narrow.collect()
+    shared = first.weight.grad
+    assert shared is not None
+    backward_of = network.to(torch.float64)
+    backward_of.zero_grad()
+    backward_of(IDS[0]).logits.square().sum().backward()
+    assert first.weight.grad is not None
+    torch.testing.assert_close(shared.double(), first.weight.grad, rtol=0.1, atol=1e-2)
