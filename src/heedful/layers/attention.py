@@ -139,7 +139,7 @@ def attend_talking(
 
 
 def _offset(mask: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the same for scores of zeros: once for all blocks, which are given one mask."""
+    """Return ``_masked`` for scores of zeros: made once for all blocks, which share a mask."""
     about = (query.dtype, torch.is_inference_mode_enabled())
     known: dict[object, tuple[Tensor, Tensor]] = getattr(mask, "offsets", {})
     if about not in known:
