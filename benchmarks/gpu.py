@@ -8,9 +8,8 @@ quarter of the longest to all of it. Both sides get the same batches of texts of
 The reference runs its fastest attention (``sdpa``) under autocast, with torch's fused AdamW; with
 ``--compile`` through ``torch.compile``. The two take turns, and each lap ends when the device has
 done all. The share is that of the fastest bfloat16 product measured in the same run; it counts the
-products of real tokens alone. Both sides drop attention weights in training alike; where
-``--attention-dropout`` is 0, heedful computes nothing for padding. ``--device cpu --presets tiny``
-shows that it runs.
+products of real tokens alone. Both sides drop attention weights in training alike.
+``--device cpu --presets tiny`` shows that it runs.
 """
 
 import argparse

@@ -61,9 +61,7 @@ class Intermediate(nn.Module):
         there anyway; see ``Block``.
         """
         drops = self.training and self.dropout.probability > 0
-        learns = torch.is_grad_enabled() and dense.weight.requires_grad
-        # Torch decides itself what a compiled block computes again.
-        learns = learns and not (recomputed or torch.compiler.is_compiling())
+        learns = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
         projected: Tensor
         # Sizes are looked at last: an export, which does not learn, keeps them open.
         if learns and not drops and hidden.shape[:-1].numel() * self.dense.out_features >= _MANY:

@@ -103,8 +103,7 @@ class TrainSettings:
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     attention_dropout: float | None = None
-    """Dropout probability of attention weights; default: as for the rest, or as the model says.
-    With 0, a GPU computes nothing for padding."""
+    """Dropout probability of attention weights; default: as for the rest, or as the model says."""
     gradient_checkpointing: bool = False
     """Recompute each block in the backward pass: slower, but far less memory."""
     shard: bool = False
