@@ -23,7 +23,7 @@ from torch import Tensor
 from heedful.compiled.model import compile_model
 from heedful.decoding.search import Search
 from heedful.models import FAMILIES, GPT2ForSequenceClassification, GPT2LMHeadModel
-from heedful.models.generation import Writer
+from heedful.models.generation import TextGenerator
 from heedful.models.gpt2.presets import PRESETS
 
 BATCH, END = 16, 50256
@@ -54,7 +54,7 @@ def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable
     ours = compile_model(GPT2LMHeadModel.from_pretrained(folder).to(dtype).eval())
     assert ours.kernel != "plain", ours.reason
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=dtype).eval()
-    writer = cast(Writer, ours.model)
+    writer = cast(TextGenerator, ours.model)
     search = Search(eos_token_id=END, max_new_tokens=tokens, min_new_tokens=tokens - 1)
 
     def heedful() -> list[list[int]]:

@@ -114,7 +114,7 @@ class Aim:
     link: Link = "none"
     positions: tuple[int, ...] = ()
     """Tokens of the first example that the outputs stand at. They cannot be left out."""
-    written: tuple[Side, Side] | None = None
+    generated: tuple[Side, Side] | None = None
     """Of a model that reads one text and writes another: what it read back as it wrote, and what it
     wrote. Token for token, one is what was read to write the other."""
     cover: Cover | None = None

@@ -167,7 +167,7 @@ def test_any_course_of_a_search(changed: dict[str, Any], dtype: torch.dtype) -> 
     assert attention_mask is not None
     tolerance = 1e-4 if dtype is torch.float32 else 0.15
     with torch.inference_mode():
-        encoded = model.read(ids, attention_mask)
+        encoded = model.encode(ids, attention_mask)
         mask = attention_mask[:, None, None]
         takers = (model, compiled.compiled_steps)
         states = [taker.start(encoded, mask, cover=True) for taker in takers]

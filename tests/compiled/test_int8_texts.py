@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.compiled.test_causal_lm import FAMILY_SIZES, _prompts
+from tests.compiled.test_causal_lm import _model as _writer
 from tests.compiled.test_decoder import MODELS
 from tests.compiled.test_decoder import _batch as _texts
 from tests.compiled.test_decoder import _model as _translator
 from tests.compiled.test_int8 import RUNS, needs_int8
-from tests.compiled.test_writer import FAMILY_SIZES, _prompts
-from tests.compiled.test_writer import _model as _writer
 from torch import Tensor
 
 from heedful import evaluate, load

@@ -228,8 +228,8 @@ def test_alignments_are_those_of_the_decoder() -> None:
     subject = subject_for("gru", "Das hund ist rot!")
     (one,) = attention_maps(subject)
     batch, _ = subject.batch([subject.whole])
-    assert subject.aim.written is not None
-    tokens = [token.piece for token in subject.aim.written[1].tokens]
+    assert subject.aim.generated is not None
+    tokens = [token.piece for token in subject.aim.generated[1].tokens]
     targets = torch.tensor([[subject.tokenizer.target.ids[token] for token in tokens]])
     weights = subject.model.align(batch.inputs["input_ids"], None, targets)  # type: ignore[operator]
     np.testing.assert_allclose(one.weights[0, 0], weights[0], atol=1e-6)

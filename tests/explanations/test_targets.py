@@ -20,8 +20,8 @@ from heedful.explanations.subject import Subject
 from heedful.models import Head
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
-from heedful.tasks.aims.written import continued
-from heedful.tasks.writing import WriterOutput
+from heedful.tasks.aims.generated import continued
+from heedful.tasks.generation import GenerationOutput
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 CONTEXT = "Carla eats cheese in Oslo. the sky is blue."
@@ -111,8 +111,8 @@ def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
 def test_a_word_is_as_likely_as_the_model_says() -> None:
     """Words that were written make up the whole, each after those before it."""
     whole = subject("translate", GERMAN, None)
-    assert whole.aim.written is not None
-    text = whole.aim.written[1].texts[0]
+    assert whole.aim.generated is not None
+    text = whole.aim.generated[1].texts[0]
     parts = []
     for word in dict.fromkeys(text.rstrip(".").split()):
         one = subject("translate", GERMAN, word)
@@ -147,7 +147,7 @@ def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
     (fitted,) = predictor.encode(records, predictor.settings)
     tokens = tuple(predictor.tokenizer.encode(" cab b"))
     best = Hypothesis(tokens=tokens, score=0.0, log_probability=0.0, ended=False)
-    output = WriterOutput(hypotheses=[best], log_likelihood=0.0, tokens_known=0)
+    output = GenerationOutput(hypotheses=[best], log_likelihood=0.0, tokens_known=0)
     computed = Computed(record=records[0], fitted=fitted, outputs=[output], answer=None)
     aim = continued(computed, "cab", predictor.tokenizer)
     assert aim.sides[0].texts == ("a cat", " cab b")

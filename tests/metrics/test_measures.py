@@ -18,7 +18,7 @@ from heedful.metrics import (
     RegressionScores,
     measures,
 )
-from heedful.metrics.writing import text_metrics, text_scores, text_statistics
+from heedful.metrics.generation import text_metrics, text_scores, text_statistics
 
 Columns = NDArray[np.float64]
 

@@ -8,8 +8,8 @@ from sacrebleu.significance import PairedTest
 from tests.metrics.test_measures import TEXTS
 
 from heedful.metrics import measures
+from heedful.metrics.generation import text_metrics, text_statistics
 from heedful.metrics.resampling import differences, intervals, mcnemar, on_all
-from heedful.metrics.writing import text_metrics, text_statistics
 
 
 def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:

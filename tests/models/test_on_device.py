@@ -206,8 +206,8 @@ def test_nothing_is_read_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> N
     translates, writes = translator().to(META), decoder("gpt2").to(META)
     read = mask[:, None, None].bool()
     for steps, options in (
-        (TransformerSteps(translates, translates.read(ids, mask), read, cover=True), covering),
-        (TransformerSteps(translates, translates.read(ids, mask), read, cover=False), wanted),
+        (TransformerSteps(translates, translates.encode(ids, mask), read, cover=True), covering),
+        (TransformerSteps(translates, translates.encode(ids, mask), read, cover=False), wanted),
         (DecoderSteps(writes, ids, lengths, None), wanted),
     ):
         taken = Counted(steps)

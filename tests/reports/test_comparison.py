@@ -15,15 +15,15 @@ import heedful
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.judging import Judgement
-from heedful.metrics.writing import paired_tests, text_metrics
+from heedful.metrics.generation import paired_tests, text_metrics
 from heedful.reading import Record
 from heedful.reports.comparison import Pairing, Verdict, conclude
 from heedful.reports.highest import Highest
+from heedful.tasks.answers.generated import GeneratedText
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.answers.translations import Translation
-from heedful.tasks.answers.written import WrittenText
 from heedful.tasks.judges.decisions import one_label, several_labels
-from heedful.tasks.judges.texts import written
+from heedful.tasks.judges.texts import generated
 
 
 @pytest.fixture(autouse=True)
@@ -110,16 +110,16 @@ def test_paired_tests_of_texts() -> None:
 
 def test_one_text_that_differs_tells_nothing() -> None:
     """By sacreBLEU's tests alone it would: they do not count a difference that is as large."""
-    judge = written(cased=True, translated=True)
+    judge = generated(cased=True, translated=True)
 
     def judged(texts: list[str]) -> Iterator[Judgement]:
         for number, (text, right) in enumerate(zip(texts, RIGHT, strict=True)):
             answer = Translation(
-                n_best=(WrittenText(text=text, score=0.0, ended=True),),
+                n_best=(GeneratedText(text=text, score=0.0, ended=True),),
                 links=None,
                 log_likelihood=-1.0,
                 tokens_known=8,
-                tokens_written=8,
+                tokens_generated=8,
                 tokens_total=8,
                 tokens_used=8,
             )

@@ -22,7 +22,7 @@ from heedful.cli import run
 from heedful.commands.score import score_texts
 from heedful.files import read_tensors
 from heedful.interop.onnx.graphs import MODEL, graphs_of
-from heedful.interop.onnx.runtime import OnnxWriter
+from heedful.interop.onnx.runtime import OnnxGenerator
 from heedful.interop.source import open_source
 from heedful.models import GPT2Config, GPT2LMHeadModel
 from heedful.tasks.objectives.clm import NextWords
@@ -280,7 +280,7 @@ def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
     examples = [Example(ids=np.array(row, np.int32)) for row in rows]
     draw = Draw(seed=0, epoch=0, rows=np.arange(2))
     batch = NextWords().learn(examples, source.tokenizer, None, draw)
-    writer = OnnxWriter(source.model, {MODEL: computes})
+    writer = OnnxGenerator(source.model, {MODEL: computes})
     with torch.no_grad():
         found, right = (NextWords().score(model, batch) for model in (writer, source.model))
     torch.testing.assert_close(found, right)

@@ -28,7 +28,7 @@ from heedful.settings import (
 from heedful.settings.python import PredictOptions
 from heedful.task import Fit, Recipe
 from heedful.tasks.generate import Generate
-from heedful.tasks.writing import WriterOutput
+from heedful.tasks.generation import GenerationOutput
 from heedful.tokens import BertTokenizer, Vocabulary, load_encoder_tokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -223,7 +223,7 @@ def test_a_family_of_its_like_reads_one_text_to_write_another(
     assert train(tmp_path / family, pairs, out, *options) == 0
     config = json.loads((out / "config.json").read_text())
     assert [config[part]["model_type"] for part in ("encoder", "decoder")] == [family, family]
-    most = heedful.load(out).model.max_written
+    most = heedful.load(out).model.max_target_positions
     capsys.readouterr()
     assert run(["explain", str(out), "the sky", "--max-new-tokens", str(most), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)["answer"]
@@ -269,7 +269,7 @@ def test_what_wordpiece_goes_on_with_has_no_mark(written: tuple[int, ...], text:
     fit = Fit(rule="window", max_length=8)
     (fitted,) = task.encode([record], tokenizer, fit, labelled=False)
     one = Hypothesis(tokens=written, ended=True, log_probability=-1.0, score=-1.0)
-    output = WriterOutput(hypotheses=[one], log_likelihood=0.0, tokens_known=0)
+    output = GenerationOutput(hypotheses=[one], log_likelihood=0.0, tokens_known=0)
     assert task.decode(record, fitted, [output], PredictSettings(), tokenizer).text == text
 
 

@@ -20,7 +20,7 @@ from heedful.commands.parts import Parts
 from heedful.commands.shards import Row, digest
 from heedful.decoding.options import Hypothesis
 from heedful.settings import OutputSettings
-from heedful.tasks.writing import WriterOutput
+from heedful.tasks.generation import GenerationOutput
 from heedful.training import ranks
 
 
@@ -113,11 +113,11 @@ def _plain(output: Any) -> dict[str, Any]:
             "shape": list(output.shape),
             "values": b64encode(values.tobytes()).decode("ascii"),
         }
-    assert isinstance(output, WriterOutput)
+    assert isinstance(output, GenerationOutput)
     return asdict(output)
 
 
-def _computed(fields: Mapping[str, Any]) -> Tensor | WriterOutput:
+def _computed(fields: Mapping[str, Any]) -> Tensor | GenerationOutput:
     if "values" in fields:
         values = bytearray(b64decode(fields["values"]))
         dtype = getattr(torch, fields["dtype"])
@@ -126,4 +126,4 @@ def _computed(fields: Mapping[str, Any]) -> Tensor | WriterOutput:
     texts = [
         Hypothesis(**text | {"tokens": tuple(text["tokens"])}) for text in fields["hypotheses"]
     ]
-    return WriterOutput(**{**fields, "hypotheses": texts})
+    return GenerationOutput(**{**fields, "hypotheses": texts})

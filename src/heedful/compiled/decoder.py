@@ -38,7 +38,7 @@ class CompiledDecoder:
         parts = [part for attention in attentions for part in (attention.key, attention.value)]
         self.aligning = model.aligning
         activation = model.config.activation_function
-        self.blocks = [_WritingBlock(block, activation, linears) for block in model.decoder.blocks]
+        self.blocks = [_DecoderBlock(block, activation, linears) for block in model.decoder.blocks]
         self.memory = linears.after_any(*joined(parts))
         norm = model.decoder.layer_norm
         self.norm = None if norm is None else Norm.of(norm)
@@ -100,7 +100,7 @@ class CompiledDecoder:
         return torch.add(self.positions[position], self.table[tokens], alpha=self.scale)
 
 
-class _WritingBlock:
+class _DecoderBlock:
     """A block of a decoder that attends to itself and to what was read.
 
     Args:

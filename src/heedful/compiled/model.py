@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from heedful.compiled import int8, kernels
+from heedful.compiled.causal_lm import CompiledCausalLM
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_layers import Int8Linears, largest_numbers
 from heedful.compiled.linear import AlikeLinears, Linears, PackedLinear
-from heedful.compiled.writer import CompiledWriter
 from heedful.layers.block import Block
 from heedful.models.body import Body
 from heedful.models.encoder import Encoder
@@ -73,7 +73,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     if writes:
         assert isinstance(model, WithHead)
         assert isinstance(twin, WithHead)
-        twin.compiled_steps = CompiledWriter(model, stack, blocks, linears)
+        twin.compiled_steps = CompiledCausalLM(model, stack, blocks, linears)
     return Compiled(twin, kernel, reason)
 
 

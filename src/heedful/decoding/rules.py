@@ -115,8 +115,8 @@ class Rules:
         places = torch.arange(board.tokens.shape[2], device=plain.device)  # (T,)
         penalised = plain
         if options.repetition_penalty != 1:
-            written = torch.where(places < number, board.tokens, vocabulary)
-            repeated = _among(written, vocabulary)
+            earlier = torch.where(places < number, board.tokens, vocabulary)
+            repeated = _among(earlier, vocabulary)
             penalised = torch.where(repeated, plain * options.repetition_penalty, plain)
         if options.never:
             penalised = penalised.index_fill(2, self.never, -math.inf)

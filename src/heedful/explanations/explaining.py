@@ -57,7 +57,7 @@ def explain_record(
         task=predictor.task.name,
         model=predictor.name,
         answer=answer.to_dict(everything=True),
-        sides=(*aim.sides, *(aim.written or ())),
+        sides=(*aim.sides, *(aim.generated or ())),
         attention=maps,
         attributions=attributions,
         notes=tuple(_notes(predictor, answer, aim, maps, attributions)),

@@ -69,7 +69,7 @@ def encoder_maps(subject: Subject) -> list[AttentionMap]:
         UserError: the model writes, or its encoder has no attention.
     """
     maps = [one for one in attention_maps(subject) if one.kind == "encoder"]
-    if subject.aim.written is not None or not maps:
+    if subject.aim.generated is not None or not maps:
         raise UserError(
             "rollout and flow go back from the last layer of an encoder, and this model writes "
             "with a decoder: take --method leave-one-out, gradient-x-input or integrated-gradients"
@@ -105,11 +105,11 @@ def _attribution(
     note: str | None = None,
 ) -> Attribution:
     read = [tuple(np.asarray(one, dtype=np.float64).tolist()) for one in scores]
-    written = [None] * len(subject.aim.written or ())
+    generated = [None] * len(subject.aim.generated or ())
     return Attribution(
         method=method,
         target=target or subject.aim.target,
-        scores=(*read, *written),
+        scores=(*read, *generated),
         completeness=completeness,
         note=note,
     )

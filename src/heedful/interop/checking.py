@@ -70,7 +70,7 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
         if source.record.task == "choose":
             batch = {name: torch.stack([rows, rows.flip(0)], 1) for name, rows in batch.items()}
         if isinstance(model, BertEncoderDecoder | Transformer | RnnSearch):
-            batch["decoder_input_ids"] = _written(model, rows[::-1], generator)
+            batch["decoder_input_ids"] = _target_ids(model, rows[::-1], generator)
         yield batch
 
 
@@ -105,7 +105,7 @@ def _reading_config(source: Source) -> Any:
     return config.encoder if isinstance(source.model, BertEncoderDecoder) else config
 
 
-def _written(
+def _target_ids(
     model: BertEncoderDecoder | Transformer | RnnSearch,
     lengths: Sequence[int],
     generator: torch.Generator,

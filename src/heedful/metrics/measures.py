@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heedful.metrics.classification import CALIBRATION_BINS
 from heedful.metrics.neighbours import DEPTHS
-from heedful.metrics.writing import score_of_statistics
+from heedful.metrics.generation import score_of_statistics
 
 Numbers: TypeAlias = NDArray[np.float64]
 Measure: TypeAlias = Callable[[Numbers, Numbers], dict[str, Numbers]]
@@ -215,7 +215,7 @@ def texts(metrics: Mapping[str, Any], sizes: Sequence[int]) -> Measure:
     """Measure written texts. An item's numbers: what it adds to each metric's statistics.
 
     Args:
-        metrics: of `heedful.metrics.writing.text_metrics`.
+        metrics: of `heedful.metrics.generation.text_metrics`.
         sizes: how many numbers each has.
     """
 

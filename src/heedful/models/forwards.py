@@ -294,7 +294,7 @@ def generate(
     token and 0 for the padding after the last. ``search`` and ``numbers`` are explained there.
     """
     texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
-    writer = cast(generation.Writer, self)
+    writer = cast(generation.TextGenerator, self)
     return generation.settle_alone(texts, writer, input_ids, attention_mask, search, numbers)
 
 

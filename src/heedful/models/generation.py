@@ -30,12 +30,12 @@ ROUNDING = 5e-5
 the most that was seen of a Transformer of the paper's base size."""
 
 
-class Writer(Protocol):
-    """A model that writes."""
+class TextGenerator(Protocol):
+    """A model that generates texts."""
 
     @property
     def generate(self) -> Callable[..., list[list[Hypothesis]]]:
-        """Write a text for each item."""
+        """Generate a text for each item."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """Return its weights."""
@@ -126,7 +126,7 @@ def generate(
 
 def settle_alone(
     hypotheses: list[list[Hypothesis]],
-    model: Writer,
+    model: TextGenerator,
     input_ids: Tensor,
     attention_mask: Tensor | None,
     options: Search,

@@ -76,12 +76,12 @@ def packings(
     """
     if attends and attention_mask is None:
         attention_mask = torch.ones(input_ids.shape, dtype=torch.bool)
-    read = packing_of(attention_mask, input_ids, attends=attends)
+    source = packing_of(attention_mask, input_ids, attends=attends)
     labelled = before_last_label(on_host(labels))
-    written = packing_of(labelled, decoder_input_ids, attends=attends)
-    if attends and (read is None or written is None):  # one attends to the other
+    target = packing_of(labelled, decoder_input_ids, attends=attends)
+    if attends and (source is None or target is None):  # one attends to the other
         return None, None
-    return read, written
+    return source, target
 
 
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError, check_known, listed
 from heedful.judging import AnyJudge, Judgement
+from heedful.metrics.generation import bleu_cut, paired_tests
 from heedful.metrics.measures import LOWER_IS_BETTER, Numbers
 from heedful.metrics.resampling import differences, mcnemar, on_all
-from heedful.metrics.writing import bleu_cut, paired_tests
 from heedful.reports.highest import Highest
 from heedful.task import AnyTask
 

@@ -133,7 +133,7 @@ def _suspects(answers: Sequence[Any]) -> list[Tensor]:
     ]
 
 
-def _written(answers: Sequence[Any]) -> list[Tensor]:
+def _generated(answers: Sequence[Any]) -> list[Tensor]:
     return [
         _column("text", "BYTES", [answer.text for answer in answers]),
         _column("score", "FP32", [answer.n_best[0].score for answer in answers]),
@@ -196,13 +196,13 @@ _COLUMNS: dict[str, Columns] = {
         tensors=_words,
     ),
     "generate": Columns(
-        inputs=("text",), outputs=(("text", "BYTES", 1), ("score", "FP32", 1)), tensors=_written
+        inputs=("text",), outputs=(("text", "BYTES", 1), ("score", "FP32", 1)), tensors=_generated
     ),
     "translate": Columns(
         inputs=("text",),
         optional=("prefix",),
         outputs=(("text", "BYTES", 1), ("score", "FP32", 1)),
-        tensors=_written,
+        tensors=_generated,
     ),
 }
 

@@ -29,7 +29,7 @@ from heedful.errors import UserError
 from heedful.host import on_host
 from heedful.judging import Judge
 from heedful.lesson import Lesson
-from heedful.metrics.writing import bleu_tokenizer
+from heedful.metrics.generation import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import encodes, family_of, head_of, load_model
 from heedful.models.model import Model
@@ -55,19 +55,19 @@ from heedful.task import (
     Task,
     check_max_length,
 )
-from heedful.tasks.aims import written as aims
-from heedful.tasks.answers.written import Generation, GenerationScores, best_texts
-from heedful.tasks.judges import texts as judges
-from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
-from heedful.tasks.writing import (
+from heedful.tasks.aims import generated as aims
+from heedful.tasks.answers.generated import Generation, GenerationScores, best_texts
+from heedful.tasks.generation import (
     SEARCH_OPTIONS,
-    WriterOutput,
+    GenerationOutput,
     draw_numbers,
     known_scores,
     label_positions,
     real_tokens,
     search_options,
 )
+from heedful.tasks.judges import texts as judges
+from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 MAX_NEW_TOKENS = 64
@@ -77,7 +77,7 @@ _TOGETHER = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Generate(Task[Record, WriterOutput, Generation]):
+class Generate(Task[Record, GenerationOutput, Generation]):
     """What a run writes."""
 
     name: ClassVar[str] = "generate"
@@ -299,12 +299,12 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     def check_model(self, model: Model) -> None:
         """Refuse a model that goes on with texts where one is to be read, and the other way."""
-        if self.pairs != hasattr(model, "max_written"):
+        if self.pairs != hasattr(model, "max_target_positions"):
             raise UserError(f"pairs is {self.pairs}, but its model is not of that kind")
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
-    ) -> list[WriterOutput]:
+    ) -> list[GenerationOutput]:
         """Write texts, or score those that are known; of pairs both."""
         known = [(0.0, 0)] * batch.num_examples
         labels = batch.targets.get("labels")
@@ -316,7 +316,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         if labels is None or self.pairs:
             hypotheses = self._write(model, batch, settings)
         return [
-            WriterOutput(hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens)
+            GenerationOutput(hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens)
             for texts, (log_likelihood, tokens) in zip(hypotheses, known, strict=True)
         ]
 
@@ -324,7 +324,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
         rows = real_tokens(batch)
         # Not by the longest text of the batch, on which the others must not depend.
-        most = model.max_written if self.pairs else model.max_positions // 2
+        most = model.max_target_positions if self.pairs else model.max_positions // 2
         search = search_options(
             settings,
             eos_token_id=rows[0][-1],  # [SEP]
@@ -343,7 +343,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         self,
         record: Record,
         fitted: Fitted[Example],
-        outputs: Sequence[WriterOutput],
+        outputs: Sequence[GenerationOutput],
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Generation:
@@ -364,7 +364,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
 
     def aim(
         self,
-        computed: Computed[Record, WriterOutput, Generation],
+        computed: Computed[Record, GenerationOutput, Generation],
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
@@ -390,7 +390,7 @@ class Generate(Task[Record, WriterOutput, Generation]):
         """Return what judges its answers."""
         if not self.pairs:
             return judges.continued()
-        return judges.written(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
+        return judges.generated(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
         """Say what the run writes."""

@@ -24,7 +24,7 @@ from heedful.errors import UserError, amount
 from heedful.files import new_folder
 from heedful.judging import Judge
 from heedful.losses import IGNORED
-from heedful.metrics.writing import bleu_tokenizer
+from heedful.metrics.generation import bleu_tokenizer
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Record, Text
@@ -56,12 +56,12 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks import translator
-from heedful.tasks.aims import written as aims
+from heedful.tasks.aims import generated as aims
+from heedful.tasks.answers.generated import best_texts
 from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
-from heedful.tasks.answers.written import best_texts
+from heedful.tasks.generation import SEARCH_OPTIONS, GenerationOutput
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import text_records
-from heedful.tasks.writing import SEARCH_OPTIONS, WriterOutput
 from heedful.tokens import TranslationTokenizer
 from heedful.training.progress import counted
 
@@ -73,7 +73,7 @@ _SAMPLE = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Translate(Task[Record, WriterOutput, Translation]):
+class Translate(Task[Record, GenerationOutput, Translation]):
     """What a run translates."""
 
     name: ClassVar[str] = "translate"
@@ -331,7 +331,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
-    ) -> list[WriterOutput]:
+    ) -> list[GenerationOutput]:
         """Write translations, and score those that are known."""
         return translator.translate_batch(
             cast(translator.Translator, model), batch, settings, longest=self.longest
@@ -341,7 +341,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
         self,
         record: Record,
         fitted: Fitted[Example],
-        outputs: Sequence[WriterOutput],
+        outputs: Sequence[GenerationOutput],
         settings: PredictSettings,
         tokenizer: TranslationTokenizer,
     ) -> Translation:
@@ -366,14 +366,14 @@ class Translate(Task[Record, WriterOutput, Translation]):
             links=links,
             log_likelihood=sum(output.log_likelihood for output in outputs),
             tokens_known=sum(output.tokens_known for output in outputs),
-            tokens_written=sum(len(tokens) + 1 for tokens in best),
+            tokens_generated=sum(len(tokens) + 1 for tokens in best),
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
 
     def aim(
         self,
-        computed: Computed[Record, WriterOutput, Translation],
+        computed: Computed[Record, GenerationOutput, Translation],
         target: str | None,
         tokenizer: TranslationTokenizer,
     ) -> Aim:
@@ -390,7 +390,7 @@ class Translate(Task[Record, WriterOutput, Translation]):
 
     def judge(self) -> Judge[Translation, Record]:
         """Return what judges its answers."""
-        return judges.written(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
+        return judges.generated(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
         """Say what the run does."""

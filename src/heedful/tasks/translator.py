@@ -22,8 +22,8 @@ from heedful.models.rnn.presets import PRESETS as RNN_PRESETS
 from heedful.models.transformer.presets import PRESETS as TRANSFORMER_PRESETS
 from heedful.reading import Record
 from heedful.settings import PredictSettings, TranslateSettings
-from heedful.tasks.writing import (
-    WriterOutput,
+from heedful.tasks.generation import (
+    GenerationOutput,
     draw_numbers,
     known_scores,
     real_tokens,
@@ -77,7 +77,7 @@ def new_model(
 
 def translate_batch(
     model: Translator, batch: Batch, settings: PredictSettings, *, longest: int
-) -> list[WriterOutput]:
+) -> list[GenerationOutput]:
     """Write the translation of each example, and score it where it is known.
 
     Args:
@@ -97,7 +97,7 @@ def translate_batch(
     if settings.alignments:
         attention = [*_attention(model, batch, [texts[0] for texts in hypotheses])]
     return [
-        WriterOutput(
+        GenerationOutput(
             hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens, attention=weights
         )
         for texts, (log_likelihood, tokens), weights in zip(

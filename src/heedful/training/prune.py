@@ -98,11 +98,11 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
 
 def _read(path: Path, shapes: Collection[str]) -> dict[str, dict[int, list[int]]]:
     """Return the heads that were chosen, for each mask."""
-    written = files.read_json(path)
+    stored = files.read_json(path)
     fields = {pruned_field(mask): mask for mask in shapes}
     if len(fields) == 1:
-        written = dict.fromkeys(fields, written)
-    return {mask: read_pruned_heads(written, field, str(path)) for field, mask in fields.items()}
+        stored = dict.fromkeys(fields, stored)
+    return {mask: read_pruned_heads(stored, field, str(path)) for field, mask in fields.items()}
 
 
 def _write(path: Path, chosen: dict[str, dict[int, list[int]]]) -> None:

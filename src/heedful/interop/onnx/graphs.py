@@ -1,7 +1,7 @@
 """The graphs that a model is exported as, with the names of the field for what goes in and out.
 
-An encoder with a head is one graph, ``model.onnx``. A model that writes with a cache has one that
-starts and one that goes on, and where it also reads, one for that.
+An encoder with a head is one graph, ``model.onnx``. A model that generates texts
+with a cache has one for the first tokens and one for those after them, and one for its encoder.
 
 Shapes: B batch, S length, C choices, E length of what was read, P length of what is cached, D model
 width, H heads, K head width, V vocabulary.
@@ -23,15 +23,15 @@ from heedful.layers.cache import BlockCache, Cache, KeyValue
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, XLNetLMHeadModel
 from heedful.models.model import Model
 
-MODEL, READER = "model.onnx", "encoder_model.onnx"
-STARTER, CONTINUER = "decoder_model.onnx", "decoder_with_past_model.onnx"
-FILES = frozenset({MODEL, READER, STARTER, CONTINUER})
+MODEL, ENCODER = "model.onnx", "encoder_model.onnx"
+DECODER, DECODER_WITH_PAST = "decoder_model.onnx", "decoder_with_past_model.onnx"
+FILES = frozenset({MODEL, ENCODER, DECODER, DECODER_WITH_PAST})
 
 PAST, PRESENT = "past_key_values.", "present."
 """What stands before the name of a cached tensor that goes in, and of one that comes out."""
 
 BATCH, LENGTH, CHOICES = "batch_size", "sequence_length", "num_choices"
-READ, WRITTEN, CACHED = "encoder_sequence_length", "decoder_sequence_length", "past_length"
+SOURCE, TARGET, CACHED = "encoder_sequence_length", "decoder_sequence_length", "past_length"
 ALL = "past_length + sequence_length"
 
 Axes = tuple[str | None, ...]
@@ -67,7 +67,7 @@ def graphs_of(source: Source) -> list[Graph]:
         )
     batch = list(sample_batches(source))[1]
     if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):
-        return _writer(model, batch)
+        return _encoder_and_decoder(model, batch)
     if source.writes:
         return [_decoder(model, batch)]
     return [_encoder(source, batch)]
@@ -106,38 +106,38 @@ def text_vector(hidden: Tensor, mask: Tensor, goal: Mapping[str, Any]) -> Tensor
     return F.normalize(vector, dim=-1) if goal["normalise"] else vector
 
 
-# Writers.
+# Models that generate texts.
 
 
-def _read(model: Model, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+def _encode_source(model: Model, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
     """Read a text, for a decoder to attend to. Shape (B, E, D)."""
     if isinstance(model, BertEncoderDecoder):
         return model.bridge(model.encoder(ids, mask, types))
     assert isinstance(model, Transformer)
-    return model.read(ids, mask)
+    return model.encode(ids, mask)
 
 
-def _start(model: Model, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+def _decode_first(model: Model, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
     """Write the first tokens.
 
     Returns:
         logits, shape (B, S, V), and the cache, with what was read in it.
     """
-    logits, cache = _write(model, ids, encoded, mask, None)
+    logits, cache = _decode(model, ids, encoded, mask, None)
     return logits, *flat(cache)
 
 
-def _go_on(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+def _decode_next(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
     """Write the next tokens.
 
     Returns:
         logits, shape (B, S, V), and the cache without what was read.
     """
-    logits, cache = _write(model, ids, None, mask, _cache(past, crosses=True))
+    logits, cache = _decode(model, ids, None, mask, _cache(past, crosses=True))
     return logits, *flat(_self_attention_of(cache))
 
 
-def _decode(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+def _decode_alone(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
     """Start from an empty cache, or go on from any other, without an encoder.
 
     Returns:
@@ -147,11 +147,11 @@ def _decode(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Ten
     return output.logits, *flat(output.past_key_values)
 
 
-def _write(
+def _decode(
     model: Model, ids: Tensor, encoded: Tensor | None, mask: Tensor, past: Cache | None
 ) -> tuple[Tensor, Cache]:
     if isinstance(model, Transformer):
-        return model.write(ids, encoded, mask, past)
+        return model.decode(ids, encoded, mask, past)
     assert isinstance(model, BertEncoderDecoder)
     output = model.decoder(
         ids,
@@ -207,7 +207,7 @@ def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
     return Graph(
         file=MODEL,
         model=model,
-        compute=_decode,
+        compute=_decode_alone,
         inputs={
             "input_ids": ids[:, 3:],
             "attention_mask": mask,
@@ -224,89 +224,89 @@ def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The three functions of a model that reads and writes, and what they hand on."""
+    """The three functions of a model of an encoder and a decoder, and what they hand on."""
 
-    read: Callable[..., Tensor]
-    start: Callable[..., tuple[Tensor, ...]]
-    go_on: Callable[..., tuple[Tensor, ...]]
+    encode: Callable[..., Tensor]
+    decode_first: Callable[..., tuple[Tensor, ...]]
+    decode_next: Callable[..., tuple[Tensor, ...]]
     cached: dict[str, Axes]
-    """Names of all that ``start`` hands on, and their axes."""
+    """Names of all that ``decode_first`` hands on, and their axes."""
     kept: list[str]
-    """Of these, what ``go_on`` hands on again."""
-    written: str | None = WRITTEN
-    """The axis of the tokens that ``go_on`` takes; None where it takes one."""
+    """Of these, what ``decode_next`` hands on again."""
+    target: str | None = TARGET
+    """The axis of the tokens that ``decode_next`` takes; None where it takes one."""
 
 
 def _parts(model: Transformer | BertEncoderDecoder | RnnSearch) -> _Parts:
     if isinstance(model, RnnSearch):
         cell = ["cell"] if model.config.cell == "lstm" else []
         states = ["hidden", *cell, "context"]
-        read: Axes = (BATCH, READ, None)
+        source: Axes = (BATCH, SOURCE, None)
         return _Parts(
-            read=recurrent.read,
-            start=recurrent.start,
-            go_on=recurrent.go_on,
+            encode=recurrent.encode,
+            decode_first=recurrent.decode_first,
+            decode_next=recurrent.decode_next,
             cached={
                 **dict.fromkeys(states, (BATCH, None)),
-                **dict.fromkeys(("encoder.key", "encoder.value"), read),
+                **dict.fromkeys(("encoder.key", "encoder.value"), source),
             },
             kept=states,
-            written=None,
+            target=None,
         )
     names = _cache_names(_blocks(model), ["decoder.", "encoder."])
     return _Parts(
-        read=_read,
-        start=_start,
-        go_on=_go_on,
+        encode=_encode_source,
+        decode_first=_decode_first,
+        decode_next=_decode_next,
         cached={
-            name: (BATCH, None, CACHED if ".decoder." in name else READ, None) for name in names
+            name: (BATCH, None, CACHED if ".decoder." in name else SOURCE, None) for name in names
         },
         kept=[name for name in names if ".decoder." in name],
     )
 
 
-def _writer(
+def _encoder_and_decoder(
     model: Transformer | BertEncoderDecoder | RnnSearch, batch: dict[str, Tensor]
 ) -> list[Graph]:
     batch, parts = dict(batch), _parts(model)
     ids, mask = batch.pop("decoder_input_ids"), batch["attention_mask"]
-    encoded = parts.read(model, *batch.values())
-    started = parts.start(model, ids[:, :3], mask, encoded)[1:]
+    encoded = parts.encode(model, *batch.values())
+    started = parts.decode_first(model, ids[:, :3], mask, encoded)[1:]
     past = {PAST + name: tensor for name, tensor in zip(parts.cached, started, strict=True)}
     new = {"input_ids": ids, "encoder_attention_mask": mask}
     axes: dict[str, Axes] = {
-        "input_ids": (BATCH, WRITTEN),
-        "encoder_attention_mask": (BATCH, READ),
+        "input_ids": (BATCH, TARGET),
+        "encoder_attention_mask": (BATCH, SOURCE),
     }
     return [
         Graph(
-            file=READER,
+            file=ENCODER,
             model=model,
-            compute=parts.read,
+            compute=parts.encode,
             inputs=batch,
-            axes=dict.fromkeys(batch, (BATCH, READ)),
+            axes=dict.fromkeys(batch, (BATCH, SOURCE)),
             outputs=["last_hidden_state"],
         ),
         Graph(
-            file=STARTER,
+            file=DECODER,
             model=model,
-            compute=parts.start,
+            compute=parts.decode_first,
             inputs={**new, "encoder_hidden_states": encoded},
-            axes={**axes, "encoder_hidden_states": (BATCH, READ, None)},
+            axes={**axes, "encoder_hidden_states": (BATCH, SOURCE, None)},
             outputs=["logits", *(PRESENT + name for name in parts.cached)],
         ),
         Graph(
-            file=CONTINUER,
+            file=DECODER_WITH_PAST,
             model=model,
-            compute=parts.go_on,
+            compute=parts.decode_next,
             inputs={
                 **new,
-                "input_ids": ids[:, 3:] if parts.written else ids[:, 3:4],
+                "input_ids": ids[:, 3:] if parts.target else ids[:, 3:4],
                 **past,
             },
             axes={
                 **axes,
-                "input_ids": (BATCH, parts.written),
+                "input_ids": (BATCH, parts.target),
                 **{PAST + name: each for name, each in parts.cached.items()},
             },
             outputs=["logits", *(PRESENT + name for name in parts.kept)],

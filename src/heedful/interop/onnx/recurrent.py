@@ -16,7 +16,7 @@ from heedful.layers.recurrent import Direction, advance
 from heedful.models import RnnSearch
 
 
-def read(model: RnnSearch, ids: Tensor, mask: Tensor) -> Tensor:
+def encode(model: RnnSearch, ids: Tensor, mask: Tensor) -> Tensor:
     """Read texts both ways.
 
     Returns:
@@ -49,7 +49,9 @@ def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
     return states
 
 
-def start(model: RnnSearch, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
+def decode_first(
+    model: RnnSearch, ids: Tensor, mask: Tensor, encoded: Tensor
+) -> tuple[Tensor, ...]:
     """Write the first tokens.
 
     Returns:
@@ -74,7 +76,7 @@ def start(model: RnnSearch, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple
     return logits.view(*vectors.shape[:2], -1).transpose(0, 1), *carry, memory.keys, memory.values
 
 
-def go_on(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
+def decode_next(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
     """Write the next token.
 
     Returns:

@@ -14,7 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from heedful.decoding.search import Hypothesis, Search
-from heedful.interop.onnx.graphs import CONTINUER, FILES, MODEL, PAST, PRESENT, READER, STARTER
+from heedful.interop.onnx.graphs import (
+    DECODER,
+    DECODER_WITH_PAST,
+    ENCODER,
+    FILES,
+    MODEL,
+    PAST,
+    PRESENT,
+)
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, generation
 from heedful.models.decoders import Encoded
@@ -87,8 +95,8 @@ def open_model(
     """
     files = {name: (folder / name).with_suffix(suffix) for name in FILES}
     graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
-    if READER in graphs or source.writes:
-        return OnnxWriter(source.model, graphs)
+    if ENCODER in graphs or source.writes:
+        return OnnxGenerator(source.model, graphs)
     if source.sees:
         return OnnxPictures(source.model, graphs[MODEL])
     return OnnxEncoder(source.model, graphs[MODEL])
@@ -233,7 +241,7 @@ class OnnxPast:
         )
 
 
-class OnnxWriter:
+class OnnxGenerator:
     """A model that writes.
 
     Args:
@@ -245,25 +253,25 @@ class OnnxWriter:
         self._model = model
         self.config = model.config
         self.max_positions: int = model.max_positions
-        self._read = graphs.get(READER)
-        self._start = graphs[MODEL if self._read is None else STARTER]
-        self._go_on = graphs[MODEL if self._read is None else CONTINUER]
+        self._encoder = graphs.get(ENCODER)
+        self._decoder = graphs[MODEL if self._encoder is None else DECODER]
+        self._decoder_with_past = graphs[MODEL if self._encoder is None else DECODER_WITH_PAST]
 
     @property
-    def max_written(self) -> int:
-        """The most tokens that it writes."""
-        most: int = self._model.max_written
+    def max_target_positions(self) -> int:
+        """The most tokens that it generates."""
+        most: int = self._model.max_target_positions
         return most
 
     def parameters(self) -> Any:
         """Return the weights of the model that it was made from."""
         return self._model.parameters()
 
-    def read(self, batch: Mapping[str, Tensor]) -> Encoded | None:
+    def encode(self, batch: Mapping[str, Tensor]) -> Encoded | None:
         """Read texts, if it does; the batch has every input."""
-        if self._read is None:
+        if self._encoder is None:
             return None
-        hidden = self._read(batch)["last_hidden_state"]
+        hidden = self._encoder(batch)["last_hidden_state"]
         return Encoded(hidden=hidden, mask=batch["attention_mask"])
 
     def decode(
@@ -294,7 +302,7 @@ class OnnxWriter:
             mask = torch.ones(len(ids), length, dtype=torch.int64)
         if mask is not None:
             inputs["attention_mask"] = mask
-        outputs = (self._start if past is None else self._go_on)({**inputs, **kept})
+        outputs = (self._decoder if past is None else self._decoder_with_past)({**inputs, **kept})
         logits = outputs.pop("logits")
         new = {name.replace(PRESENT, PAST, 1): tensor for name, tensor in outputs.items()}
         return logits, OnnxPast(tensors={**kept, **new})
@@ -317,7 +325,7 @@ class OnnxWriter:
 
     def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
         """Return the logits of a batch that has every input, at once and step by step."""
-        encoded = self.read(batch)
+        encoded = self.encode(batch)
         ids = batch["input_ids" if encoded is None else "decoder_input_ids"]
         mask = batch["attention_mask"] if encoded is None else None
         logits, _ = self.decode(ids, None, encoded, mask)
@@ -346,7 +354,7 @@ class OnnxWriter:
             at_positions = _at(texts.together(logits), positions)
             return LanguageModelOutput(logits=at_positions, positions=positions)
         batch = _complete(input_ids, attention_mask, token_type_ids)
-        encoded, ids, mask = self.read(batch), input_ids, batch["attention_mask"]
+        encoded, ids, mask = self.encode(batch), input_ids, batch["attention_mask"]
         if labels is not None:
             ids, positions = self._to_write(labels)
         logits, _ = self.decode(ids, None, encoded, mask if encoded is None else None)
@@ -372,7 +380,7 @@ class OnnxWriter:
     ) -> list[list[Hypothesis]]:
         """Write a text for each that is read, or continue it; see ``models/generation.py``."""
         assert prefixes is None, "texts are scored without prefixes"
-        encoded = self.read(_complete(input_ids, attention_mask, token_type_ids))
+        encoded = self.encode(_complete(input_ids, attention_mask, token_type_ids))
         decoder: Any = _Decoder(self)
         if encoded is None:
             return generation.generate(decoder, input_ids, attention_mask, search, None, numbers)
@@ -388,11 +396,11 @@ class OnnxWriter:
 class _Decoder:
     """What ``generation.generate`` calls."""
 
-    def __init__(self, writer: OnnxWriter) -> None:
-        self._writer = writer
+    def __init__(self, model: OnnxGenerator) -> None:
+        self._model = model
         self.config = _DecoderConfig()
-        read = writer.config if hasattr(writer.config, "max_position_embeddings") else None
-        self.max_positions = writer.max_written if read is None else writer.max_positions
+        read = model.config if hasattr(model.config, "max_position_embeddings") else None
+        self.max_positions = model.max_target_positions if read is None else model.max_positions
 
     def __call__(
         self,
@@ -409,7 +417,7 @@ class _Decoder:
                 encoder_attention_mask if encoder_hidden_states is None else encoder_hidden_states
             )
             encoded = Encoded(hidden=hidden, mask=encoder_attention_mask)
-        logits, past = self._writer.decode(ids, past_key_values, encoded)
+        logits, past = self._model.decode(ids, past_key_values, encoded)
         cache: Any = past
         return LanguageModelOutput(logits=logits, past_key_values=cache)
 
@@ -427,5 +435,5 @@ def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[st
     }
 
 
-OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxWriter
+OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxGenerator
 """What computes in the place of a model."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.interop.checking import reads_types
-from heedful.interop.onnx.graphs import READER
+from heedful.interop.onnx.graphs import ENCODER
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder
 
@@ -91,14 +91,14 @@ graph = open_graph("model")
 ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without what ends it
 past = {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
         for block, heads in enumerate({heads}) for kind in ("key", "value")}}
-written = [*ids[0]]
-while len(written) < {most} and written[-1] != tokenizer.sep_token_id:
-    mask = np.ones((1, len(written)), np.int64)
+generated = [*ids[0]]
+while len(generated) < {most} and generated[-1] != tokenizer.sep_token_id:
+    mask = np.ones((1, len(generated)), np.int64)
     outputs = compute(graph, {{"input_ids": ids, "attention_mask": mask, **past}})
     ids = outputs.pop("logits")[:, -1:].argmax(-1)
     past = {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
-    written.append(int(ids[0, 0]))
-print(tokenizer.decode(written, skip_special_tokens=True))
+    generated.append(int(ids[0, 0]))
+print(tokenizer.decode(generated, skip_special_tokens=True))
 """
 
 _WRITE = """\
@@ -110,14 +110,14 @@ tokenizer = load_tokenizer(".")
 names = ("encoder_model", "decoder_model", "decoder_with_past_model")
 read, start, go_on = map(open_graph, names)
 {ids}
-mask, written = np.ones_like(ids), [{first}]
+mask, generated = np.ones_like(ids), [{first}]
 inputs = {{"input_ids": ids, "attention_mask": mask{types}}}
 inputs = {{"encoder_hidden_states": compute(read, inputs)["last_hidden_state"]}}
 graph = start
-while len(written) < {most} and written[-1] != {end}:
-    inputs |= {{"input_ids": np.array([written[-1:]]), "encoder_attention_mask": mask}}
+while len(generated) < {most} and generated[-1] != {end}:
+    inputs |= {{"input_ids": np.array([generated[-1:]]), "encoder_attention_mask": mask}}
     outputs = compute(graph, inputs)
-    written.append(int(outputs.pop("logits")[0, -1].argmax()))
+    generated.append(int(outputs.pop("logits")[0, -1].argmax()))
     inputs |= {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
     graph = go_on
 print({text})
@@ -160,7 +160,7 @@ def _tables(folder: Path, engine: Engine) -> Iterator[str]:
 def program(source: Source, folder: Path, engine: Engine) -> str:
     """Return a program that computes with the graphs of a folder, and runs there."""
     record, model = source.record, source.model
-    if (folder / READER).with_suffix(engine.suffix).is_file():
+    if (folder / ENCODER).with_suffix(engine.suffix).is_file():
         if isinstance(model, BertEncoderDecoder):
             types = "token_type_ids" if model.encoder.config.type_vocab_size > 1 else ""
             return _WRITE.format(
@@ -169,8 +169,8 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
                 types=f', "{types}": np.zeros_like(ids)' if types else "",
                 first=model.decoder_start_token_id,
                 end=source.tokenizer.sep_token_id,
-                most=min(65, model.max_written),
-                text="tokenizer.decode(written, skip_special_tokens=True)",
+                most=min(65, model.max_target_positions),
+                text="tokenizer.decode(generated, skip_special_tokens=True)",
             )
         config = model.config
         return _WRITE.format(
@@ -180,7 +180,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             first=config.decoder_start_token_id,
             end=config.eos_token_id,
             most=record.goal["longest"] + 1,
-            text="tokenizer.target.decode([id for id in written[1:] if id != written[0]])",
+            text="tokenizer.target.decode([id for id in generated[1:] if id != generated[0]])",
         )
     if source.sees:
         return _PICTURES.format(engine=engine.code)

@@ -92,8 +92,8 @@ class BertEncoderDecoder(Model):
         return self.encoder.get_input_embeddings()
 
     @property
-    def max_written(self) -> int:
-        """The most tokens that it writes."""
+    def max_target_positions(self) -> int:
+        """The most tokens that it generates."""
         return self.decoder.max_positions
 
     def check_vocabulary(self, folder: Path) -> None:
@@ -121,8 +121,8 @@ class BertEncoderDecoder(Model):
     @property
     def num_blocks(self) -> int:
         """How many blocks both have; 0 if one has more."""
-        reader, writer = self.encoder.num_blocks, self.decoder.body.num_blocks
-        return reader if reader == writer else 0
+        encoder, decoder = self.encoder.num_blocks, self.decoder.body.num_blocks
+        return encoder if encoder == decoder else 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
         """Keep some of the blocks of both; see ``Model.keep_blocks``."""
@@ -157,18 +157,20 @@ class BertEncoderDecoder(Model):
             UserError: see ``load_model``; a family may not read both ways, or attend to an encoder.
         """
         reads = encodes(encoder)
-        reader = load_model(encoder, head="body", is_decoder=reads, add_cross_attention=False)
-        writer = load_model(decoder, head="causal_lm", is_decoder=True, add_cross_attention=True)
-        return cls(reader, writer, decoder_start_token_id=decoder_start_token_id).eval()
+        encoder_part = load_model(encoder, head="body", is_decoder=reads, add_cross_attention=False)
+        decoder_part = load_model(
+            decoder, head="causal_lm", is_decoder=True, add_cross_attention=True
+        )
+        return cls(encoder_part, decoder_part, decoder_start_token_id=decoder_start_token_id).eval()
 
     @classmethod
     def from_config(cls, config: EncoderDecoderConfig) -> Self:
         """Make a model with fresh weights."""
-        reader = FAMILIES[config.encoder.MODEL_TYPE].model_class("body")
-        writer = FAMILIES[config.decoder.MODEL_TYPE].model_class("causal_lm")
+        encoder = FAMILIES[config.encoder.MODEL_TYPE].model_class("body")
+        decoder = FAMILIES[config.decoder.MODEL_TYPE].model_class("causal_lm")
         return cls(
-            reader(config.encoder),
-            writer(config.decoder),
+            encoder(config.encoder),
+            decoder(config.decoder),
             decoder_start_token_id=config.decoder_start_token_id,
         )
 

@@ -107,8 +107,8 @@ class Transformer(Model):
     @property
     def num_blocks(self) -> int:
         """How many blocks both stacks have; 0 if one has more."""
-        reader, writer = len(self.encoder.blocks), len(self.decoder.blocks)
-        return reader if reader == writer else 0
+        encoder, decoder = len(self.encoder.blocks), len(self.decoder.blocks)
+        return encoder if encoder == decoder else 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
         """Keep some of the blocks of both stacks; see ``Model.keep_blocks``."""
@@ -171,18 +171,18 @@ class Transformer(Model):
         config = self.config
         decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
         shapes = self.head_masks()
-        read = written = None
+        source_packing = target_packing = None
         # Who learns from labels asks for nothing that padding would be part of.
         only_learns = self.training and not (return_attentions or return_hidden_states)
         if labels is not None and only_learns:
             attends = self.encoder.attends_to_texts and self.decoder.attends_to_texts
-            read, written = packings(
+            source_packing, target_packing = packings(
                 input_ids, attention_mask, decoder_input_ids, labels, attends=attends
             )
         encoded = self._encode(
             input_ids,
             attention_mask,
-            packing=read,
+            packing=source_packing,
             head_mask=check_head_mask("head_mask", head_mask, shapes),
             weights_of=range(config.encoder_layers if return_attentions else 0),
             need_states=return_hidden_states,
@@ -191,8 +191,8 @@ class Transformer(Model):
             decoder_input_ids,
             encoded.hidden,
             attention_mask,
-            packing=written,
-            encoded_packing=read,
+            packing=target_packing,
+            encoded_packing=source_packing,
             head_mask=check_head_mask("decoder_head_mask", decoder_head_mask, shapes),
             cross_head_mask=check_head_mask("cross_attn_head_mask", cross_attn_head_mask, shapes),
             weights_of=range(config.decoder_layers if return_attentions else 0),
@@ -200,7 +200,7 @@ class Transformer(Model):
         )
         hidden = decoded.hidden
         if positions is not None:
-            rows = positions if written is None else written.numbers[positions]
+            rows = positions if target_packing is None else target_packing.numbers[positions]
             hidden = hidden.flatten(0, 1)[rows]
         logits = self.score(hidden)
         smoothing = config.label_smoothing if self.training else 0.0
@@ -216,11 +216,11 @@ class Transformer(Model):
             cross_attentions=decoded.cross_attentions,
         )
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return what the decoder attends to. Shape (B, E, D); see ``forward``."""
         return self._encode(input_ids, attention_mask).hidden
 
-    def write(
+    def decode(
         self,
         decoder_input_ids: Tensor,
         encoded: Tensor | None,
@@ -231,7 +231,7 @@ class Transformer(Model):
 
         Args:
             decoder_input_ids: the newest tokens. Shape (B, S).
-            encoded: what ``read`` gave; not read where it is cached. Shape (B, E, D).
+            encoded: what ``encode`` returned; not read where it is cached. Shape (B, E, D).
             attention_mask: of it. Shape (B, E).
             past: what an earlier call returned.
         """

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from heedful.batches.word_spans import Span, word_numbers, word_spans
 from heedful.errors import UserError
-from heedful.metrics.writing import text_scores
+from heedful.metrics.generation import text_scores
 from heedful.reading import Record
-from heedful.tasks.answers.written import WrittenText, likelihood_scores
+from heedful.tasks.answers.generated import GeneratedText, likelihood_scores
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.translation import Side
 
@@ -38,7 +38,7 @@ class Links:
 class Translation:
     """The answer for one text."""
 
-    n_best: tuple[WrittenText, ...]
+    n_best: tuple[GeneratedText, ...]
     """Best first; samples in the order in which they were drawn."""
     links: Links | None
     """Of the first of them, if asked for, and if the tokenizer keeps the text as it is."""
@@ -46,7 +46,7 @@ class Translation:
     """Of the right translation, if it is known: the sum over its tokens; else 0."""
     tokens_known: int
     """Tokens of the right translation; 0 if it is not known."""
-    tokens_written: int
+    tokens_generated: int
     """Tokens of the first translation, with the ending one of each part."""
     tokens_total: int
     """Tokens of the text."""
@@ -189,13 +189,13 @@ class TranslationScores:
     """Scores of translations: how near they are to the right ones, and how likely those were.
 
     Args:
-        bleu_tokenize: how BLEU splits texts into words; see `heedful.metrics.writing`.
+        bleu_tokenize: how BLEU splits texts into words; see `heedful.metrics.generation`.
     """
 
     def __init__(self, bleu_tokenize: str) -> None:
         self._bleu_tokenize = bleu_tokenize
         self._log_likelihood = 0.0
-        self._known = self._tokens_known = self._tokens_written = 0
+        self._known = self._tokens_known = self._tokens_generated = 0
         self._texts: list[str] = []
         self._references: list[str] = []
 
@@ -205,7 +205,7 @@ class TranslationScores:
             self._log_likelihood += answer.log_likelihood
             self._known += answer.tokens_known > 0
             self._tokens_known += answer.tokens_known
-            self._tokens_written += answer.tokens_written
+            self._tokens_generated += answer.tokens_generated
             self._texts.append(answer.text)
             self._references.append(record.text_pair or "")
 
@@ -222,7 +222,7 @@ class TranslationScores:
             raise UserError("no translations to score: the data is empty")
         scores: dict[str, Any] = {
             "items": len(self._texts),
-            "tokens": self._tokens_written,
+            "tokens": self._tokens_generated,
             **text_scores(self._texts, self._references, cased=True, tokenize=self._bleu_tokenize),
         }
         if self._known:

@@ -5,15 +5,15 @@ from typing import Any
 
 from heedful.judging import Judge, Judgement, each
 from heedful.metrics import measures
-from heedful.metrics.writing import score_of_statistics, text_metrics, text_statistics
+from heedful.metrics.generation import score_of_statistics, text_metrics, text_statistics
 from heedful.reading import Record
+from heedful.tasks.answers.generated import Generation
 from heedful.tasks.answers.replaced import ScoredReplaced
 from heedful.tasks.answers.sequences import Followed, Scored
 from heedful.tasks.answers.translations import Translation
-from heedful.tasks.answers.written import Generation
 
 
-def written(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Judge[Any, Record]:
+def generated(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Judge[Any, Record]:
     """Judge texts beside the right ones, each by its chrF.
 
     Args:

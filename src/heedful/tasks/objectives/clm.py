@@ -23,13 +23,13 @@ from heedful.judging import AnyJudge
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import Ability, Fit, Forward, Input, Scores
+from heedful.tasks.answers.generated import Generation
 from heedful.tasks.answers.sequences import Followed, next_scores
-from heedful.tasks.answers.written import Generation
 from heedful.tasks.generate import Generate
+from heedful.tasks.generation import GenerationOutput
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.source import OneModel
-from heedful.tasks.writing import WriterOutput
 from heedful.tokens import Tokenizer
 
 _CONTINUES = Generate(pairs=False)
@@ -60,7 +60,9 @@ class Continued:
         """Pad examples."""
         return _CONTINUES.batch(examples, tokenizer, None)
 
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> list[WriterOutput]:
+    def answer(
+        self, model: Forward, batch: Batch, settings: PredictSettings
+    ) -> list[GenerationOutput]:
         """Go on with texts."""
         return _CONTINUES.compute(model, batch, settings)
 
@@ -68,7 +70,7 @@ class Continued:
         self,
         record: Record,
         fitted: Fitted[Example],
-        outputs: Sequence[WriterOutput],
+        outputs: Sequence[GenerationOutput],
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Generation:
@@ -76,7 +78,10 @@ class Continued:
         return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
 
     def aim(
-        self, computed: Computed[Any, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+        self,
+        computed: Computed[Any, GenerationOutput, Any],
+        target: str | None,
+        tokenizer: Tokenizer,
     ) -> Aim:
         """Explain a word that was written, or all of them."""
         return _CONTINUES.aim(computed, target, tokenizer)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import UserError
-from heedful.metrics import writing
-from heedful.metrics.writing import bleu_tokenizer, text_scores
+from heedful.metrics import generation
+from heedful.metrics.generation import bleu_tokenizer, text_scores
 
 
 def _lines(path: Path) -> list[str]:
@@ -71,7 +71,7 @@ def test_the_script_chooses_the_tokenizer(text: str, name: str) -> None:
 def test_japanese_needs_a_package(
     monkeypatch: pytest.MonkeyPatch, installed: bool, name: str
 ) -> None:
-    monkeypatch.setattr(writing, "find_spec", lambda module: installed or None)
+    monkeypatch.setattr(generation, "find_spec", lambda module: installed or None)
     assert bleu_tokenizer(["彼は来た"]) == name
     if not installed:
         with pytest.raises(UserError, match=r"pip install 'heedful\[japanese\]'"):

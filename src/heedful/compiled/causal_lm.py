@@ -27,21 +27,21 @@ from heedful.models.with_head import WithHead, language_head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WriterState:
+class CausalLMState:
     """What is kept of the hypotheses of a search. Only the newest may be used: see ``Tree``."""
 
     tree: Tree
 
-    def select(self, rows: Tensor) -> "WriterState":
+    def select(self, rows: Tensor) -> "CausalLMState":
         """Return what is kept of some rows, in that order, any of them several times.
 
         Args:
             rows: numbers of rows. Shape (N,), int64.
         """
-        return WriterState(tree=self.tree.select(rows.cpu().numpy())[0])
+        return CausalLMState(tree=self.tree.select(rows.cpu().numpy())[0])
 
 
-class CompiledWriter:
+class CompiledCausalLM:
     """What a decoder's search takes its steps with.
 
     Args:
@@ -79,7 +79,7 @@ class CompiledWriter:
         changed = self.watch.is_changed() or self.stack.watch.is_changed()
         return vectors is self.vectors and not changed
 
-    def start(self, prompts: Tensor, lengths: Tensor) -> WriterState:
+    def start(self, prompts: Tensor, lengths: Tensor) -> CausalLMState:
         """Read all of each prompt but its last token, which the first step is given.
 
         Args:
@@ -104,7 +104,7 @@ class CompiledWriter:
             grid=Grid.of(items, batch),
             length=longest,
         )
-        return WriterState(tree=tree)
+        return CausalLMState(tree=tree)
 
     def _read(self, ids: Tensor, real: Tensor, items: Tensor, nodes: Sequence[Tensor]) -> None:
         """Keep the keys and values of prompts, each of at least a token.
@@ -130,7 +130,7 @@ class CompiledWriter:
                 mixed = attend(query, memory, *rest, only_first=False, causal=True)
                 hidden = block.feed_forward(block.mix(mixed, hidden))
 
-    def step(self, tokens: Tensor, state: WriterState) -> tuple[Tensor, WriterState]:
+    def step(self, tokens: Tensor, state: CausalLMState) -> tuple[Tensor, CausalLMState]:
         """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         places = torch.from_numpy(tree.seen.sum(1) - 1)  # (N,)
@@ -145,7 +145,7 @@ class CompiledWriter:
         hidden = tree.grid.collect(hidden.view(tree.grid.batch, tree.grid.width, -1))
         if self.head.transform is not None:
             hidden = self.head.transform(hidden)
-        return score_few(self.score, hidden), WriterState(tree=tree)
+        return score_few(self.score, hidden), CausalLMState(tree=tree)
 
     def _embed(self, ids: Tensor, places: Tensor) -> Tensor:
         """Return the vectors of tokens, shape (B, S), by how many stand before each of them."""

@@ -39,7 +39,7 @@ SEARCH_OPTIONS = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WriterOutput:
+class GenerationOutput:
     """What was computed for an example."""
 
     hypotheses: Sequence[Hypothesis]

@@ -1,9 +1,9 @@
-"""Texts that were written, and their words.
+"""Texts that were generated, and their words.
 
 What is explained is the log-probability of the tokens of a word, or of all, each after those before
-it. What was written before a word stays as it is: only the text that was read is explained.
+it. What was generated before a word stays as it is: only the text that was read is explained.
 
-Shapes: N times that the example is in a batch, S tokens that were written, V vocabulary.
+Shapes: N times that the example is in a batch, S tokens that were generated, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from heedful.batches.word_spans import word_numbers, word_spans
 from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading import Record
 from heedful.tasks.aims.words import words_named
-from heedful.tasks.writing import WriterOutput
+from heedful.tasks.generation import GenerationOutput
 from heedful.tokens import PairLayout, Tokenizer, TranslationTokenizer
 from heedful.tokens.translation import Side as SideTokenizer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Written:
-    """What was written for one part of a text."""
+class _Generated:
+    """What was generated for one part of a text."""
 
     token_ids: tuple[int, ...]
     side: Side
@@ -36,7 +36,7 @@ class _Written:
 
 
 def answered(
-    computed: Computed[Record, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+    computed: Computed[Record, GenerationOutput, Any], target: str | None, tokenizer: Tokenizer
 ) -> Aim:
     """Explain what a BERT wrote for a text that another read.
 
@@ -52,7 +52,7 @@ def answered(
 
 
 def translated(
-    computed: Computed[Record, WriterOutput, Any],
+    computed: Computed[Record, GenerationOutput, Any],
     target: str | None,
     tokenizer: TranslationTokenizer,
 ) -> Aim:
@@ -66,7 +66,7 @@ def translated(
         best = output.hypotheses[0]
         tokens, text = _spelt(best.tokens, tokenizer.target)
         side = Side(name="translation", texts=(text,), tokens=tokens)
-        parts.append(_Written(token_ids=tuple(best.tokens), side=side, ended=best.ended))
+        parts.append(_Generated(token_ids=tuple(best.tokens), side=side, ended=best.ended))
     part, positions = _find(parts, target)
     tokens, text = _spelt(computed.fitted.pieces[part].ids[:-1].tolist(), tokenizer.source)
     ending = tokenizer.source.tokens[tokenizer.eos_token_id]
@@ -78,21 +78,21 @@ def translated(
 
 
 def continued(
-    computed: Computed[Record, WriterOutput, Any], target: str | None, tokenizer: Tokenizer
+    computed: Computed[Record, GenerationOutput, Any], target: str | None, tokenizer: Tokenizer
 ) -> Aim:
     """Explain how a text goes on.
 
     Raises:
-        UserError: the target is no word of what was written.
+        UserError: the target is no word of what was generated.
     """
     (output,), (example,) = computed.outputs, computed.fitted.pieces
-    written = _by_encoder(output, tokenizer)
-    _, chosen = _find([written], target)
+    generated = _by_encoder(output, tokenizer)
+    _, chosen = _find([generated], target)
     # A text to continue stands between these, whatever the family's rows have around texts.
     prompt, begun = example.ids[:-1], PairLayout(begin=(tokenizer.cls_token_id,))
     read = side_of("text", [computed.record.text], computed.fitted.kept[0], tokenizer, begun)
-    after = tuple(replace(token, text=1, word=None) for token in written.side.tokens)
-    token_ids = torch.tensor([*written.token_ids, tokenizer.sep_token_id])  # (S,)
+    after = tuple(replace(token, text=1, word=None) for token in generated.side.tokens)
+    token_ids = torch.tensor([*generated.token_ids, tokenizer.sep_token_id])  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         length = batch.inputs["input_ids"].shape[1]
@@ -102,25 +102,25 @@ def continued(
 
     return Aim(
         target=_words(target, "the text that was written"),
-        examples=(Example(ids=np.append(prompt, written.token_ids).astype(np.int32)),),
+        examples=(Example(ids=np.append(prompt, generated.token_ids).astype(np.int32)),),
         sides=(
             Side(
                 name="text and what was written",
-                texts=(*read.texts, *written.side.texts),
+                texts=(*read.texts, *generated.side.texts),
                 tokens=(*read.tokens, *after),
             ),
         ),
         outputs=outputs,
         link="exp",
-        # Each token was written at the one before it.
+        # Each token was generated at the one before it.
         positions=tuple(len(prompt) - 1 + at for at in chosen),
     )
 
 
 def _two_sided(
-    computed: Computed[Record, WriterOutput, Any],
+    computed: Computed[Record, GenerationOutput, Any],
     part: int,
-    written: _Written,
+    generated: _Generated,
     chosen: list[int],
     target: str | None,
     read: Side,
@@ -131,7 +131,7 @@ def _two_sided(
     Args:
         computed: the answer.
         part: the part of the text.
-        written: what was written for it.
+        generated: what was generated for it.
         chosen: the numbers of the tokens.
         target: what the user asked about.
         read: what was read.
@@ -139,9 +139,9 @@ def _two_sided(
             decoder starts with, and the ending one.
     """
     end, start_piece, end_piece = ends
-    # The end of a text that was stopped has not been written, and may have no position.
-    size = len(written.token_ids) + written.ended
-    labels = torch.tensor([*written.token_ids, end])[:size]  # (S,)
+    # The end of a text that was stopped has not been generated, and may have no position.
+    size = len(generated.token_ids) + generated.ended
+    labels = torch.tensor([*generated.token_ids, end])[:size]  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         rows = labels.to(batch.inputs["input_ids"]).expand(batch.num_examples, -1)  # (N, S)
@@ -149,18 +149,18 @@ def _two_sided(
         return _log_probability(logits[:, chosen], rows[0, chosen])
 
     back = replace(
-        written.side,
-        name=f"{written.side.name}, read back",
-        tokens=(special(start_piece), *written.side.tokens)[:size],
+        generated.side,
+        name=f"{generated.side.name}, read back",
+        tokens=(special(start_piece), *generated.side.tokens)[:size],
     )
-    wrote = replace(written.side, tokens=(*written.side.tokens, special(end_piece))[:size])
+    wrote = replace(generated.side, tokens=(*generated.side.tokens, special(end_piece))[:size])
     return Aim(
-        target=_words(target, f"the {written.side.name}"),
+        target=_words(target, f"the {generated.side.name}"),
         examples=(replace(computed.fitted.pieces[part], labels=()),),
         sides=(read,),
         outputs=outputs,
         link="exp",
-        written=(back, wrote),
+        generated=(back, wrote),
         notes=window_notes(part, len(computed.outputs), "with what was written for it"),
     )
 
@@ -177,11 +177,11 @@ def _words(target: str | None, every: str) -> str:
     return f"the {'words' if len(target.split()) > 1 else 'word'} {target!r}"
 
 
-def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]]:
+def _find(parts: Sequence[_Generated], target: str | None) -> tuple[int, list[int]]:
     """Return which part has some words in a row, and the numbers of their tokens.
 
     Args:
-        parts: what was written.
+        parts: what was generated.
         target: a word, or several; None is all of the first part.
 
     Raises:
@@ -191,8 +191,8 @@ def _find(parts: Sequence[_Written], target: str | None) -> tuple[int, list[int]
         first = parts[0]
         return 0, list(range(len(first.token_ids) + first.ended))
     known = []
-    for part, written in enumerate(parts):
-        text, words = written.side.texts[0], _words_of(written.side)
+    for part, generated in enumerate(parts):
+        text, words = generated.side.texts[0], _words_of(generated.side)
         spans = [_span(text, tokens) for tokens in words]
         if chosen := words_named(text, spans, target):
             return part, [at for word in chosen for at, _ in words[word]]
@@ -218,8 +218,8 @@ def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
     return list(words.values())
 
 
-def _by_encoder(output: WriterOutput, tokenizer: Tokenizer) -> _Written:
-    """Return what was written with the tokenizer of an encoder."""
+def _by_encoder(output: GenerationOutput, tokenizer: Tokenizer) -> _Generated:
+    """Return what was generated with the tokenizer of an encoder."""
     best = output.hypotheses[0]
     ids, name = list(best.tokens), "text that was written"
     bare = tokenizer.text_of(ids)
@@ -230,7 +230,7 @@ def _by_encoder(output: WriterOutput, tokenizer: Tokenizer) -> _Written:
     else:  # another way to cut the same text
         spelt = [tokenizer.vocabulary.token(token_id) for token_id in ids]
         side = _joined(name, spelt, [tokenizer.continues_word(at) for at in ids])
-    return _Written(token_ids=tuple(ids), side=side, ended=best.ended)
+    return _Generated(token_ids=tuple(ids), side=side, ended=best.ended)
 
 
 def _joined(name: str, pieces: Sequence[str], goes_on: Sequence[bool]) -> Side:

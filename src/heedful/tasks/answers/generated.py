@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.metrics.writing import text_scores
+from heedful.metrics.generation import text_scores
 from heedful.reading import Record
 from heedful.scripts import join
-from heedful.tasks.writing import WriterOutput
+from heedful.tasks.generation import GenerationOutput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WrittenText:
+class GeneratedText:
     """One text that was written."""
 
     text: str
@@ -31,7 +31,7 @@ class WrittenText:
 class Generation:
     """The answer for one text."""
 
-    n_best: tuple[WrittenText, ...]
+    n_best: tuple[GeneratedText, ...]
     """Best first; samples in the order in which they were drawn."""
     log_likelihood: float
     """Of the right text, if it is known: the sum over its tokens; else 0."""
@@ -60,8 +60,8 @@ class Generation:
 
 
 def best_texts(
-    outputs: Sequence[WriterOutput], decode: Callable[[Sequence[int]], str]
-) -> tuple[WrittenText, ...]:
+    outputs: Sequence[GenerationOutput], decode: Callable[[Sequence[int]], str]
+) -> tuple[GeneratedText, ...]:
     """Return the texts that were found, those of several parts joined: the best of each.
 
     Args:
@@ -70,7 +70,7 @@ def best_texts(
     """
     parts = [
         [
-            WrittenText(text=decode(one.tokens), score=one.score, ended=one.ended)
+            GeneratedText(text=decode(one.tokens), score=one.score, ended=one.ended)
             for one in output.hypotheses
         ]
         for output in outputs
@@ -78,7 +78,7 @@ def best_texts(
     if parts and (len(parts) == 1 or not parts[0]):
         return tuple(parts[0])
     best = [texts[0] for texts in parts]
-    joined = WrittenText(
+    joined = GeneratedText(
         text=join(text.text for text in best),
         score=sum((text.score for text in best), 0.0),
         ended=all(text.ended for text in best),
