@@ -1,6 +1,7 @@
 """The optimizer: AdamW with decoupled weight decay, and none of it on biases and normalisation."""
 
 from collections.abc import Iterable, Mapping
+from inspect import unwrap
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,19 @@ from heedful.host import waits
 from heedful.models.model import Model
 
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's AdamW, without the wrappers that keep torch's compiler away from it.
+
+    The first call of each imports the compiler, which takes seconds and is never used here.
+    """
+
+    add_param_group = unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = unwrap(torch.optim.AdamW.zero_grad)
+    state_dict = unwrap(torch.optim.AdamW.state_dict)
+    load_state_dict = unwrap(torch.optim.AdamW.load_state_dict)
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
 def parameter_groups(
@@ -62,7 +76,7 @@ def adamw(
     weight_decay: float = 0.01,
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
-) -> torch.optim.AdamW:
+) -> AdamW:
     """Build AdamW (Loshchilov and Hutter 2019) with BERT's constants unless told otherwise.
 
     The fused kernel reads each number once; on a CPU it is several times faster than the loop.
@@ -74,7 +88,7 @@ def adamw(
         head_learning_rate=head_learning_rate or learning_rate,
         weight_decay=weight_decay,
     )
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, eps=epsilon, fused=True)
+    return AdamW(groups, lr=learning_rate, betas=betas, eps=epsilon, fused=True)
 
 
 def step_unless(stopped: Tensor, optimizer: torch.optim.Optimizer) -> None:
