@@ -1,29 +1,38 @@
 import numpy as np
 import pytest
 import torch
+from torchmetrics.functional.classification import multiclass_calibration_error
 
-from heedful.metrics import ClassificationScores
-from heedful.metrics.calibration import calibration_error, reliability
+from heedful.metrics.calibration import CALIBRATION_BINS, Calibration, calibration_error
 
 
-def test_bins_and_their_error_are_those_of_the_library() -> None:
+def test_the_error_is_that_of_the_library() -> None:
     rng = np.random.default_rng(0)
     probabilities = rng.dirichlet([0.5] * 3, 200)
-    probabilities[0] = [1, 0, 0]
-    probabilities[1] = [0.6, 0.2, 0.2]  # on the edge of a bin
+    probabilities[0] = [0.6, 0.2, 0.2]  # on the edge of a bin
     truth = rng.integers(0, 3, 200)
-    scores = ClassificationScores(["a", "b", "c"])
-    scores.update(torch.tensor(probabilities), torch.tensor(truth))
-    decisions = np.stack(
-        [probabilities.max(1), (probabilities.argmax(1) == truth).astype(float)], axis=1
-    )
-    bins = reliability(decisions)
+    calibration = Calibration()
+    for part in np.split(np.arange(200), [0, 150]):  # the first is empty
+        right = probabilities[part].argmax(1) == truth[part]
+        calibration.update(probabilities[part].max(1), right)
+    bins = calibration.bins()
     assert sum(one.count for one in bins) == 200
     assert all(one.low <= one.confidence <= one.high for one in bins)
-    assert calibration_error(bins) == pytest.approx(scores.compute()["ece"], abs=1e-6)
+    expected = multiclass_calibration_error(
+        torch.tensor(probabilities), torch.tensor(truth), 3, n_bins=CALIBRATION_BINS
+    )
+    assert calibration_error(bins) == pytest.approx(float(expected), abs=1e-6)
 
 
 def test_a_model_that_is_as_sure_as_it_is_right() -> None:
-    bins = reliability(np.array([[0.5, 1], [0.5, 0]]))
+    calibration = Calibration()
+    calibration.update(np.array([0.5, 0.5]), np.array([1.0, 0.0]))
+    bins = calibration.bins()
     assert [(one.count, one.confidence, one.accuracy) for one in bins] == [(2, 0.5, 0.5)]
     assert calibration_error(bins) == pytest.approx(0)
+
+
+def test_the_surest_and_the_least_sure_have_a_bin() -> None:
+    calibration = Calibration()
+    calibration.update(np.array([0.0, 1.0]), np.array([False, True]))
+    assert [one.high for one in calibration.bins()] == [1 / CALIBRATION_BINS, 1.0]

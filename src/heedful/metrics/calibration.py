@@ -4,11 +4,13 @@ Shapes: N decisions.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from heedful.metrics.classification import CALIBRATION_BINS
-from heedful.metrics.measures import Numbers
+CALIBRATION_BINS = 15
+"""Bins of the calibration error, as many as in Guo et al. 2017."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,26 +26,47 @@ class Bin:
     """The share of them that are right."""
 
 
-def reliability(decisions: Numbers) -> list[Bin]:
-    """Return the bins that hold a decision, the least sure first.
+class Calibration:
+    """Counts decisions in bins of their probabilities. Its memory does not grow with the data."""
 
-    Args:
-        decisions: the probability of each, and 1 if it is right, else 0. Shape (N, 2).
-    """
-    confidence, right = decisions.T
-    # A bin holds its upper edge, as those of torchmetrics do.
-    numbers = np.clip(np.ceil(confidence * CALIBRATION_BINS) - 1, 0, CALIBRATION_BINS - 1)
-    return [
-        Bin(
-            low=number / CALIBRATION_BINS,
-            high=(number + 1) / CALIBRATION_BINS,
-            count=int(inside.sum()),
-            confidence=float(confidence[inside].mean()),
-            accuracy=float(right[inside].mean()),
-        )
-        for number in range(CALIBRATION_BINS)
-        if (inside := numbers == number).any()
-    ]
+    def __init__(self) -> None:
+        self._counts, self._confidences, self._right = np.zeros((3, CALIBRATION_BINS))
+
+    def update(self, confidence: NDArray[Any], right: NDArray[Any]) -> None:
+        """Count some decisions.
+
+        Args:
+            confidence: the probability of each. Shape (N,).
+            right: whether it is right: true or false, or 1 or 0. Shape (N,).
+        """
+        bins = bins_of(confidence)
+        for sums, weights in (
+            (self._counts, None),
+            (self._confidences, confidence),
+            (self._right, right),
+        ):
+            sums += np.bincount(bins, weights, minlength=CALIBRATION_BINS)
+
+    def bins(self) -> list[Bin]:
+        """Return the bins that hold a decision, the least sure first."""
+        return [
+            Bin(
+                low=number / CALIBRATION_BINS,
+                high=(number + 1) / CALIBRATION_BINS,
+                count=int(count),
+                confidence=float(self._confidences[number] / count),
+                accuracy=float(self._right[number] / count),
+            )
+            for number, count in enumerate(self._counts)
+            if count
+        ]
+
+
+def bins_of(confidence: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the number of the bin of each probability; a bin holds its upper edge. Shape (N,)."""
+    numbers = np.ceil(confidence.astype(np.float64) * CALIBRATION_BINS) - 1
+    bins: NDArray[np.int64] = np.clip(numbers, 0, CALIBRATION_BINS - 1).astype(np.int64)
+    return bins
 
 
 def calibration_error(bins: list[Bin]) -> float:

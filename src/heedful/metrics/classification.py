@@ -1,28 +1,21 @@
-"""Scores of a classifier, batch by batch: torchmetrics counts, this file handles its edge cases."""
+"""Scores of a classifier, batch by batch: this file counts, and scikit-learn scores the counts."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.errors import UserError
-
-if TYPE_CHECKING:
-    from torchmetrics import MetricCollection
-    from torchmetrics.classification import MulticlassCalibrationError, MulticlassMatthewsCorrCoef
+from heedful.metrics.calibration import Calibration, calibration_error
+from heedful.metrics.counts import Counts, rates
 
 # N items, C classes
 
-CALIBRATION_BINS = 15
-"""Bins of the calibration error, as many as in Guo et al. 2017."""
-
 
 class ClassificationScores:
-    """Collects predictions and scores them.
-
-    Its memory does not grow with the data, except for the calibration error of single-label data: 8
-    bytes for each item, its confidence and whether it was right.
+    """Collects predictions and scores them. Its memory does not grow with the data.
 
     Args:
         labels: names of the classes, in the order of the model's outputs.
@@ -36,13 +29,12 @@ class ClassificationScores:
         self.labels = list(labels)
         self.multi_label = multi_label
         self.threshold = threshold
-        self._items = 0
+        self._items = self._right = 0
         size = len(self.labels)
-        self._rates = _rates(size, multi_label)
-        # Single precision, the library's choice, would give an accuracy of 0.9200000166893005.
-        self._rates.set_dtype(torch.float64)
-        if not multi_label:
-            self._matthews, self._calibration = _single_label_metrics(size)
+        # Single-label, how often each class was taken for each, (C, C); multi-label, how often each
+        # label was right, added and missed, (3, C).
+        self._counts = np.zeros((3 if multi_label else size, size), np.int64)
+        self._calibration = Calibration()
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
         """Count a batch.
@@ -59,21 +51,23 @@ class ClassificationScores:
         assert targets.shape == (probabilities.shape if self.multi_label else (len(targets),))
         if not probabilities.isfinite().all():
             raise UserError("a predicted probability is not a number; the model is damaged")
-        # The library would silently take anything else for logits.
         assert bool(((probabilities >= 0) & (probabilities <= 1)).all()), "no probability"
-        if len(targets) == 0:  # the library cannot reshape empty tensors
-            return
         self._items += len(targets)
         probabilities, targets = probabilities.cpu(), targets.cpu()
         if self.multi_label:
-            # The library does not count a probability that equals its threshold.
-            self._rates.update((probabilities >= self.threshold).long(), targets.long())
+            predicted, true = (probabilities >= self.threshold).numpy(), targets.bool().numpy()
+            self._right += int((predicted == true).all(1).sum())
+            for counts, cases in zip(
+                self._counts, (predicted & true, predicted & ~true, true & ~predicted), strict=True
+            ):
+                counts += cases.sum(0)
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
-        self._rates.update(probabilities, targets)
-        self._matthews.update(probabilities, targets)
-        # The library puts a confidence of exactly 1 into a bin above the last.
-        self._calibration.update(probabilities.float().clamp(max=1 - 2**-24), targets)
+        confidence, predicted = (part.numpy() for part in probabilities.max(1))
+        right = predicted == targets.numpy()
+        self._right += int(right.sum())
+        np.add.at(self._counts, (targets.numpy(), predicted), 1)
+        self._calibration.update(confidence, right)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted so far, ready for JSON.
@@ -93,89 +87,50 @@ class ClassificationScores:
         """
         if self._items == 0:
             raise UserError("no items to score: the data is empty")
-        rates = self._rates.compute()
-        # With one label, the library drops the dimension of the labels.
-        columns = [
-            rates[name].reshape(len(self.labels), -1)
-            for name in ("precision", "recall", "f1", "counts")
-        ]
+        size = len(self.labels)
+        cells = _of_labels(self._counts) if self.multi_label else _of_classes(self._counts)
+        columns = rates(cells, range(size), average=None)
         per_class = [
             {"label": label, "precision": p, "recall": r, "f1": f1, "support": int(support)}
-            for label, (p, r, f1, *_, support) in zip(
-                self.labels, torch.cat(columns, dim=1).tolist(), strict=True
+            for label, p, r, f1, support in zip(
+                self.labels, *(column.tolist() for column in columns), strict=True
             )
         ]
-        accuracy, macro_f1 = float(rates["accuracy"]), float(rates["macro_f1"])
-        if self.multi_label:
-            return {
-                "items": self._items,
-                "accuracy": accuracy,
-                "macro_f1": macro_f1,
-                "micro_f1": float(rates["micro_f1"]),
-                "per_class": per_class,
-            }
-        confusion = self._matthews.confmat  # (C, C)
-        return {
+        seen = range(size) if self.multi_label else cells.seen()
+        scores = {
             "items": self._items,
-            "accuracy": accuracy,
-            "macro_f1": macro_f1,
-            "matthews": self._correlation(confusion),
-            "ece": self._calibration_error(),
+            "accuracy": self._right / self._items,
+            "macro_f1": float(rates(cells, seen, average="macro")[2]),
+        }
+        if self.multi_label:
+            micro_f1 = float(rates(cells, seen, average="micro")[2])
+            return {**scores, "micro_f1": micro_f1, "per_class": per_class}
+        return {
+            **scores,
+            "matthews": _correlation(cells),
+            "ece": calibration_error(self._calibration.bins()),
             "per_class": per_class,
-            "confusion": confusion.tolist(),
+            "confusion": self._counts.tolist(),
         }
 
-    def _correlation(self, confusion: Tensor) -> float:
-        # With a single class in the truth or the predictions, the library's result is arbitrary.
-        if any(int(confusion.any(side).sum()) < 2 for side in (0, 1)):
-            return 0.0
-        # The library casts its counts to single precision; their squares then lose a rare class.
-        confusion.float = confusion.double  # type: ignore[method-assign]
-        return float(self._matthews.compute())
 
-    def _calibration_error(self) -> float:
-        # The library sums confidences in single precision, which is too coarse for long sums.
-        self._calibration.set_dtype(torch.float64)
-        return float(self._calibration.compute())
+def _of_classes(confusion: NDArray[np.int64]) -> Counts:
+    true, predicted = confusion.nonzero()
+    return Counts(true, predicted, confusion[true, predicted])
 
 
-# torchmetrics takes seconds to import, so it is imported when something is scored. Its checks of
-# arguments are off: they refuse multi-label data with one label, and sort the targets of a batch.
-# Where several processes score, each counts all items: they are not to be added up.
-_PLAIN: dict[str, Any] = {"validate_args": False, "sync_on_compute": False}
+def _of_labels(counts: NDArray[np.int64]) -> Counts:
+    """Count the decision for each label as one for it or for another, which is number C."""
+    size = counts.shape[1]
+    label, other = np.arange(size), np.full(size, size)
+    true, predicted = np.stack([label, other, label]), np.stack([label, label, other])
+    return Counts(true.ravel(), predicted.ravel(), counts.ravel())
 
 
-def _rates(size: int, multi_label: bool) -> "MetricCollection":
-    import torchmetrics
-    from torchmetrics.classification import MulticlassAccuracy, MultilabelExactMatch
+def _correlation(cells: Counts) -> float:
+    # Undefined: scikit-learn returns 0, and warns.
+    if min(len(np.unique(side)) for side in (cells.true, cells.predicted)) < 2:
+        return 0.0
+    from sklearn.metrics import matthews_corrcoef
 
-    shared: dict[str, Any] = {
-        "task": "multilabel" if multi_label else "multiclass",
-        "num_labels" if multi_label else "num_classes": size,
-        **_PLAIN,
-    }
-    each = {**shared, "average": "none"}
-    metrics: dict[str, Any] = {
-        "accuracy": MultilabelExactMatch(size, **_PLAIN)
-        if multi_label
-        else MulticlassAccuracy(size, average="micro", **_PLAIN),
-        "macro_f1": torchmetrics.F1Score(**shared, average="macro"),
-        "precision": torchmetrics.Precision(**each),
-        "recall": torchmetrics.Recall(**each),
-        "f1": torchmetrics.F1Score(**each),
-        "counts": torchmetrics.StatScores(**each),
-    }
-    if multi_label:
-        metrics["micro_f1"] = torchmetrics.F1Score(**shared, average="micro")
-    return torchmetrics.MetricCollection(metrics)
-
-
-def _single_label_metrics(
-    size: int,
-) -> "tuple[MulticlassMatthewsCorrCoef, MulticlassCalibrationError]":
-    from torchmetrics.classification import MulticlassCalibrationError, MulticlassMatthewsCorrCoef
-
-    return (
-        MulticlassMatthewsCorrCoef(size, **_PLAIN),
-        MulticlassCalibrationError(size, CALIBRATION_BINS, norm="l1", **_PLAIN),
-    )
+    return float(matthews_corrcoef(cells.true, cells.predicted, sample_weight=cells.number))

@@ -1,8 +1,11 @@
-"""Scores of replaced tokens among original ones, batch by batch, with the means of torchmetrics."""
+"""Scores of replaced tokens among original ones, batch by batch: scikit-learn scores the counts."""
 
 from typing import Any
 
+import numpy as np
 from torch import Tensor
+
+from heedful.metrics.counts import Counts, rates
 
 
 class DetectionScores:
@@ -12,12 +15,7 @@ class DetectionScores:
     """
 
     def __init__(self) -> None:
-        import torch
-        from torchmetrics.aggregation import MeanMetric  # takes seconds to import
-
-        self._right, self._original, self._precision, self._recall, self._f1 = (
-            MeanMetric(sync_on_compute=False).set_dtype(torch.float64) for _ in range(5)
-        )
+        self._tokens = self._right = self._replaced = self._flagged = self._caught = 0
 
     def update(
         self, tokens: Tensor, right: Tensor, replaced: Tensor, flagged: Tensor, caught: Tensor
@@ -31,15 +29,11 @@ class DetectionScores:
             flagged: how many looked replaced. Shape (N,).
             caught: how many were, and looked, replaced. Shape (N,).
         """
-        for mean, above, below in (
-            (self._right, right, tokens),
-            (self._original, tokens - replaced, tokens),
-            (self._precision, caught, flagged),
-            (self._recall, caught, replaced),
-            (self._f1, 2 * caught, flagged + replaced),
-        ):
-            weights = below.double()
-            mean.update(above.double() / weights.clamp(min=1), weights)
+        self._tokens += int(tokens.sum())
+        self._right += int(right.sum())
+        self._replaced += int(replaced.sum())
+        self._flagged += int(flagged.sum())
+        self._caught += int(caught.sum())
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted, ready for JSON; 0 of nothing is 0.
@@ -48,13 +42,14 @@ class DetectionScores:
         would be if none ever looked replaced; and ``rtd_precision``, ``rtd_recall`` and ``rtd_f1``
         of replaced tokens.
         """
+        caught, total = self._caught, max(self._tokens, 1)
+        added, missed = self._flagged - caught, self._replaced - caught
+        cells = Counts(*np.array([[1, 0, 1], [1, 1, 0], [caught, added, missed]]))
+        precision, recall, f1, _ = rates(cells, [1], average="micro")
         return {
-            name: float(mean.compute().nan_to_num())
-            for name, mean in (
-                ("rtd_accuracy", self._right),
-                ("always_original", self._original),
-                ("rtd_precision", self._precision),
-                ("rtd_recall", self._recall),
-                ("rtd_f1", self._f1),
-            )
+            "rtd_accuracy": self._right / total,
+            "always_original": (self._tokens - self._replaced) / total,
+            "rtd_precision": float(precision),
+            "rtd_recall": float(recall),
+            "rtd_f1": float(f1),
         }

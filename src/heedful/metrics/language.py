@@ -1,4 +1,4 @@
-"""Scores of masked and next tokens and sentences, batch by batch, with torchmetrics' means."""
+"""Scores of masked and next tokens and sentences, batch by batch."""
 
 import math
 from typing import Any
@@ -20,15 +20,9 @@ class LanguageScores:
     """
 
     def __init__(self, pair_metric: str | None = None) -> None:
-        import torch
-        from torchmetrics.aggregation import MeanMetric  # takes seconds to import
-
         self._pair_metric = pair_metric
-        self._items = self._tokens = 0
-        self._loss, self._right, self._pair = (
-            MeanMetric().set_dtype(torch.float64) for _ in range(3)
-        )
-        self._pairs = 0
+        self._items = self._tokens = self._right = self._pairs = self._pairs_right = 0
+        self._loss = 0.0
 
     def update(
         self, losses: Tensor, right: Tensor, hidden: Tensor, pair_right: Tensor | None = None
@@ -49,12 +43,11 @@ class LanguageScores:
             raise UserError("a loss is not a number; the model is damaged")
         self._items += len(hidden)
         self._tokens += int(hidden.sum())
-        weights = hidden.double()
-        self._loss.update(losses.double() / weights.clamp(min=1), weights)
-        self._right.update(right.double() / weights.clamp(min=1), weights)
+        self._right += int(right.sum())
+        self._loss += float(losses.double().sum())
         if pair_right is not None:
             self._pairs += len(pair_right)
-            self._pair.update(pair_right.double())
+            self._pairs_right += int(pair_right.sum())
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of everything counted, ready for JSON.
@@ -67,15 +60,15 @@ class LanguageScores:
         """
         if not self._tokens:
             raise UserError("no items to score: the data is empty")
-        loss = float(self._loss.compute())
+        loss = self._loss / self._tokens
         scores = {
             "items": self._items,
             "masked_tokens": self._tokens,
-            "masked_accuracy": float(self._right.compute()),
+            "masked_accuracy": self._right / self._tokens,
             "perplexity": math.exp(min(loss, 700.0)),  # what a float can hold
         }
         if self._pair_metric is not None and self._pairs:
-            scores[self._pair_metric] = float(self._pair.compute())
+            scores[self._pair_metric] = self._pairs_right / self._pairs
         return scores
 
 

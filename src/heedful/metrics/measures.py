@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.metrics.classification import CALIBRATION_BINS
-from heedful.metrics.neighbours import DEPTHS
+from heedful.metrics.calibration import CALIBRATION_BINS, bins_of
 from heedful.metrics.generation import score_of_statistics
+from heedful.metrics.neighbours import DEPTHS
 
 Numbers: TypeAlias = NDArray[np.float64]
 Measure: TypeAlias = Callable[[Numbers, Numbers], dict[str, Numbers]]
@@ -84,9 +84,7 @@ def classes(size: int) -> Measure:
 
 def _calibration_error(columns: Numbers, weights: Numbers) -> Numbers:
     right, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
-    # The library's bins hold their upper edges.
-    bins = np.clip(np.ceil(confidence * CALIBRATION_BINS) - 1, 0, CALIBRATION_BINS - 1)
-    gaps = _binned(bins.astype(np.int64), weights * (confidence - right), CALIBRATION_BINS)
+    gaps = _binned(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
     return ratio(np.abs(gaps).sum(1), weights.sum(1))
 
 

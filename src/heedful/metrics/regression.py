@@ -42,19 +42,19 @@ class RegressionScores:
         Raises:
             UserError: nothing was counted.
         """
-        # torchmetrics ranks in float32, and adds 1e-6 to what it divides by.
-        from scipy.stats import spearmanr
-        from torchmetrics.functional import mean_squared_error, pearson_corrcoef
+        # Take a second to import, so they are imported when something is scored.
+        from scipy.stats import pearsonr, spearmanr
+        from sklearn.metrics import mean_squared_error
 
         if not self._targets or not sum(map(len, self._targets)):
             raise UserError("no items to score: the data is empty")
-        estimates, targets = torch.cat(self._estimates), torch.cat(self._targets)
+        estimates, targets = (torch.cat(part).numpy() for part in (self._estimates, self._targets))
         flat = bool((estimates == estimates[0]).all() or (targets == targets[0]).all())
-        pearson = 0.0 if flat else float(pearson_corrcoef(estimates, targets))
+        pearson = 0.0 if flat else float(pearsonr(estimates, targets).statistic)
         spearman = 0.0 if flat else float(spearmanr(estimates, targets).statistic)
         return {
             "items": len(targets),
             "pearson": pearson if math.isfinite(pearson) else 0.0,
             "spearman": spearman if math.isfinite(spearman) else 0.0,
-            "mse": float(mean_squared_error(estimates, targets)),
+            "mse": float(mean_squared_error(targets, estimates)),
         }

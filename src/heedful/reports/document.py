@@ -12,7 +12,7 @@ from heedful import files
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import naming_arguments
 from heedful.judging import Judged, Judgement
-from heedful.metrics.calibration import calibration_error, reliability
+from heedful.metrics.calibration import Calibration, calibration_error
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill, frame
 from heedful.pages.language import ENGLISH, chinese
@@ -205,7 +205,9 @@ def _observed(scored: Scored | None) -> dict[str, Any]:
 def _calibration(observation: Observation) -> dict[str, Any] | None:
     if not len(observation.decisions):
         return None
-    bins = reliability(observation.decisions)
+    calibration = Calibration()
+    calibration.update(*observation.decisions.T)
+    bins = calibration.bins()
     points = [(one.confidence, one.accuracy) for one in bins]
     title = "How often answers of a confidence are right"
     chart = charts.lines(
