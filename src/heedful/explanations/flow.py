@@ -9,8 +9,6 @@ Shapes: L layers, H heads, T tokens.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import maximum_flow
 
 from heedful.errors import UserError
 
@@ -75,6 +73,10 @@ def flow(weights: NDArray[np.floating], token: int) -> NDArray[np.float64]:
     pipes = np.floor(shares(weights) * _UNIT).astype(np.int32)
     # Node l * T + t is token t below layer l; the last layer's are those at l = L.
     below, upper, lower = np.nonzero(pipes)
+    # Slow to import, and hardly ever asked for.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
     graph = coo_array(
         (pipes[below, upper, lower], ((below + 1) * length + upper, below * length + lower)),
         shape=((layers + 1) * length,) * 2,
