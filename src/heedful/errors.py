@@ -149,10 +149,10 @@ def as_arguments(message: str) -> str:
     return _OPTION.sub(_as_argument, message)
 
 
-def _as_argument(found: re.Match[str]) -> str:
-    option = found["option"]
+def _as_argument(match: re.Match[str]) -> str:
+    option = match["option"]
     if option is None:
-        return found[0]
+        return match[0]
     return _ARGUMENTS.get(option, option.replace("-", "_"))
 
 

@@ -224,5 +224,4 @@ def gelu_backward(
         back = back * (share + x * density)
         tl.store(grad_widened + places, back.to(grad_widened.dtype.element_ty), mask=inside)
         added += back
-    place = tl.program_id(1) * width + columns
-    tl.store(sums + place, tl.sum(added, axis=0), mask=columns < width)
+    tl.store(sums + tl.program_id(1) * width + columns, tl.sum(added, axis=0), mask=columns < width)

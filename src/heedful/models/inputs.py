@@ -32,10 +32,10 @@ def check_tokens(
         most: how many tokens the model takes at once.
         config: of the model.
     """
-    for name, given in (("input_ids", ids), ("inputs_embeds", vectors)):
-        if given is not None and not isinstance(given, Tensor):
+    for name, tensor in (("input_ids", ids), ("inputs_embeds", vectors)):
+        if tensor is not None and not isinstance(tensor, Tensor):
             raise UserError(
-                f"{name}: expected a tensor, found {with_article(type(given).__name__)}; "
+                f"{name}: expected a tensor, found {with_article(type(tensor).__name__)}; "
                 "model(**tokenizer(texts, padding=True, return_tensors='pt')) answers for texts"
             )
     if ids is not None and vectors is None:

@@ -41,16 +41,16 @@ class Model(nn.Module, ABC):
     in_files: Mapping[str, str] = {}
     """Parts of it that have another name in a file, and that name."""
 
-    def __new__(cls, *given: object, **named: object) -> Self:
+    def __new__(cls, *args: object, **named: object) -> Self:
         """Refuse the name of a folder where a configuration is expected; else `__init__` decides.
 
         Raises:
             UserError: naming the call that reads a folder.
         """
-        if given and isinstance(given[0], str | os.PathLike):
+        if args and isinstance(args[0], str | os.PathLike):
             raise UserError(
                 f"{cls.__name__}(...) makes a new model of a configuration; to read one from a "
-                f"folder, call {cls.__name__}.from_pretrained({os.fspath(given[0])!r})"
+                f"folder, call {cls.__name__}.from_pretrained({os.fspath(args[0])!r})"
             )
         return super().__new__(cls)
 

@@ -65,8 +65,8 @@ def meet() -> Meeting:
     name = agree(store, rank, size)
     ours = PrefixStore(name, store)
     if INTERFACE not in os.environ:
-        place = os.environ.get("MASTER_ADDR", "")
-        interface = interface_of(address_to_others(ours, rank, size, place))
+        master = os.environ.get("MASTER_ADDR", "")
+        interface = interface_of(address_to_others(ours, rank, size, master))
         if interface is not None:
             os.environ[INTERFACE] = interface
     return Meeting(ours, PrefixStore(name, second), rank, size)
@@ -104,16 +104,16 @@ def _tell(store: "Store", name: str, size: int) -> None:
         time.sleep(_PAUSE)
 
 
-def address_to_others(store: "Store", rank: int, size: int, place: str) -> str | None:
+def address_to_others(store: "Store", rank: int, size: int, master: str) -> str | None:
     """Return the address at which other machines reach this process; None if there are none.
 
     Args:
         store: these processes alone use it.
         rank: the number of this process.
         size: how many there are.
-        place: name or address of the machine where they meet.
+        master: name or address of the machine where they meet.
     """
-    mine = _address_towards(place)
+    mine = _address_towards(master)
     store.set(f"address/{rank}", mine or "")
     everyone = store.multi_get([f"address/{number}" for number in range(size)])
     away = [other for other in (each.decode() for each in everyone) if _leaves_the_machine(other)]
