@@ -277,6 +277,14 @@ def test_a_target_that_is_no_class_is_a_bug(target: int) -> None:
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
+def test_probabilities_may_have_any_number_format(multi_label: bool) -> None:
+    scores = ClassificationScores(["a", "b"], multi_label)
+    targets = torch.tensor([[0, 1]]) if multi_label else torch.tensor([1])
+    scores.update(torch.tensor([[0.25, 0.75]], dtype=torch.bfloat16), targets)
+    assert scores.compute()["accuracy"] == 1
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
 def test_scores_are_plain_numbers(multi_label: bool) -> None:
     scores = ClassificationScores(["a", "b"], multi_label)
     targets = torch.tensor([[0, 1]]) if multi_label else torch.tensor([1])

@@ -63,7 +63,7 @@ class ClassificationScores:
                 counts += cases.sum(0)
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
-        confidence, predicted = (part.numpy() for part in probabilities.max(1))
+        confidence, predicted = (part.numpy() for part in probabilities.double().max(1))
         right = predicted == targets.numpy()
         self._right += int(right.sum())
         np.add.at(self._counts, (targets.numpy(), predicted), 1)
