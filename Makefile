@@ -34,11 +34,12 @@ test-gpu: setup ## run the tests that need a GPU of NVIDIA's
 # these take long.
 OTHER_CPU := OMP_NUM_THREADS=1 ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE
 SAME_ON_ANY_CPU := batches benchmarks commands interop pages reading reports rules serving tokens \
-	explanations/test_html.py explanations/test_views.py golden/test_curves.py \
+	explanations/test_command.py explanations/test_html.py explanations/test_views.py golden/test_curves.py \
 	metrics/test_pictures.py models/test_on_device.py system \
 	tasks/test_families.py tasks/test_generate.py tasks/test_pretrain.py tasks/test_prune.py \
 	tasks/test_rtd.py tasks/test_translate.py \
-	training/test_cuda.py training/test_interrupt.py training/test_many_processes.py \
+	training/test_bring_back.py training/test_cuda.py training/test_interrupt.py \
+	training/test_many_processes.py training/test_open_run.py \
 	training/test_ranks.py training/test_resume.py training/test_stream.py \
 	training/test_waiting.py training/test_watch.py \
 	test_conftest.py test_damaged_runs.py test_doctor.py test_errors.py test_family_page.py \
