@@ -1,7 +1,7 @@
 """The graphs that a model is exported as, with the names of the field for what goes in and out.
 
-An encoder with a head is one graph, ``model.onnx``. A model that generates texts
-with a cache has one for the first tokens and one for those after them, and one for its encoder.
+An encoder with a head is one graph, ``model.onnx``, and so is a decoder with a cache. A model of
+both has one for the encoder, one for the first tokens and one for those after them.
 
 Shapes: B batch, S length, C choices, E length of what was read, P length of what is cached, D model
 width, H heads, K head width, V vocabulary.
