@@ -25,9 +25,12 @@ OTHER_LIBRARIES = {"matplotlib", "torchmetrics", "transformers"}
 """What some other library would import, or is asked for by other tasks alone."""
 
 PROGRAM = """
+import gc
 import sys
 from heedful.cli import run
 run(sys.argv[1:])
+assert gc.isenabled()
+assert gc.get_freeze_count() > 100_000  # what was imported: the collector need not look at it
 print(*sys.modules)
 """
 
@@ -53,6 +56,12 @@ def test_training_and_its_scores_wait_for_no_module_that_they_do_not_need(tmp_pa
     _, modules = _run(*map(str, learn), "--out", str(tmp_path / "run"))
     assert '"accuracy"' in (tmp_path / "run/metrics.jsonl").read_text()
     assert modules & (FRAMEWORKS_COMPILER | OTHER_LIBRARIES) == set()
+
+
+def test_an_explanation_waits_for_no_module_that_it_does_not_need() -> None:
+    said, modules = _run("explain", str(GOLDEN / "classify"), "a red cat", "--json")
+    assert said.startswith("{")
+    assert modules & (FRAMEWORKS_COMPILER | OTHER_LIBRARIES | {"scipy", "sklearn"}) == set()
 
 
 def test_an_evaluation_waits_for_no_module_that_it_does_not_need(tmp_path: Path) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from heedful.cli.options import COLUMNS, PREDICTING, Columns, Predicting, print_table, say, show
+from heedful.cli.options import (
+    COLUMNS,
+    PREDICTING,
+    Columns,
+    Predicting,
+    collector_at_rest,
+    print_table,
+    say,
+    show,
+)
 from heedful.errors import UserError
 from heedful.settings import ExplainSettings
 
@@ -71,7 +80,9 @@ def explain(
     limit
         Most texts to measure on, spread over the data.
     """
-    from heedful.predictor import Predictor
+    with collector_at_rest():
+        from heedful.commands import explain as command
+        from heedful.predictor import Predictor
 
     measured = [name for name, on in (("faithfulness", faithfulness), ("heads", heads)) if on]
     if len(measured) == 2:
@@ -93,7 +104,6 @@ def explain(
         _measure(predictor, measured[0], data, columns, limit, out, json)
         return
     from heedful.aim import NothingToExplainError
-    from heedful.commands import explain as command
     from heedful.commands import inputs as reading
     from heedful.explanations.explaining import explain_record
     from heedful.explanations.tables import explanation_table

@@ -1,6 +1,9 @@
 """Groups of options that several commands have, and how commands speak to people."""
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -72,6 +75,24 @@ def _put_on_one_line(kind: type) -> None:
             shown = ", ".join if defaults[name] else False
         told = Parameter(help=text, show_default=shown)
         kind.__annotations__[name] = Annotated[kind.__annotations__[name], told]
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Keep the garbage collector from looking through all that is imported time and again.
+
+    It would find none, and what is there at the end stays for good. Where torch is imported, most
+    has been, and some of what is there may be garbage: the collector goes on.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def say(line: str) -> None:

@@ -13,6 +13,7 @@ from heedful.cli.options import (
     Columns,
     Predicting,
     Scoring,
+    collector_at_rest,
     print_table,
     say,
     show,
@@ -43,11 +44,12 @@ def report(
     overwrite
         Replace the file of --out.
     """
-    from heedful import files
-    from heedful.commands import report as command
-    from heedful.commands.inputs import files_of
-    from heedful.commands.report import seed_of
-    from heedful.predictor import Predictor
+    with collector_at_rest():
+        from heedful import files
+        from heedful.commands import report as command
+        from heedful.commands.inputs import files_of
+        from heedful.commands.report import seed_of
+        from heedful.predictor import Predictor
 
     path = command.path_of(run, out)
     files.check_new_file(path, overwrite=overwrite)
@@ -89,10 +91,11 @@ def compare(
     metric
         Score that decides; default: the first of the task, or of the data.
     """
-    from heedful.commands import compare as command
-    from heedful.commands.report import seed_of
-    from heedful.metrics.tables import comparison_table
-    from heedful.predictor import Predictor
+    with collector_at_rest():
+        from heedful.commands import compare as command
+        from heedful.commands.report import seed_of
+        from heedful.metrics.tables import comparison_table
+        from heedful.predictor import Predictor
 
     settings, seed = seed_of(predicting)
     predictors = Predictor.load(first, settings), Predictor.load(second, settings)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from heedful.cli.options import say
+from heedful.cli.options import collector_at_rest, say
 from heedful.errors import UserError
 from heedful.settings import ServeSettings
 
@@ -27,7 +27,8 @@ def serve(
     runs
         Run folders, folders that transformers or sentence-transformers has saved, or minilm.
     """
-    from heedful.commands import serve as command
+    with collector_at_rest():
+        from heedful.commands import serve as command
 
     if not runs:
         raise UserError("no run to serve: heedful serve RUN [RUN ...]")

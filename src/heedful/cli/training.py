@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from heedful.cli.options import print_table, say
+from heedful.cli.options import collector_at_rest, print_table, say
 from heedful.errors import shell_word
 from heedful.settings import (
     TASKS,
@@ -37,11 +37,10 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         teaching: TeacherSettings = TeacherSettings(),  # noqa: B008
         run: RunSettings,
     ) -> None:
-        from heedful.task import Recipe
-
         if isinstance(columns, FileSettings):
             columns = ColumnSettings(encoding=columns.encoding)
-        recipe = Recipe(
+        train_and_report(
+            name,
             data=data,
             options=options,
             columns=columns,
@@ -49,7 +48,6 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
             run=run,
             teaching=teaching,
         )
-        train_and_report(name, recipe)
 
     groups = {
         "data": (entry.data, "Data and model"),
@@ -79,11 +77,30 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
     return train
 
 
-def train_and_report(name: str, recipe: "Recipe") -> None:
+def train_and_report(
+    name: str,
+    *,
+    data: Any,
+    options: Any,
+    columns: ColumnSettings,
+    training: Any,
+    run: RunSettings,
+    teaching: TeacherSettings,
+) -> None:
     """Train; one process of those that train together tells how it ended."""
-    from heedful.commands import train as verb
-    from heedful.training import ranks
+    with collector_at_rest():
+        from heedful.commands import train as verb
+        from heedful.task import Recipe
+        from heedful.training import ranks
 
+    recipe = Recipe(
+        data=data,
+        options=options,
+        columns=columns,
+        training=training,
+        run=run,
+        teaching=teaching,
+    )
     advice = "the same command with --resume goes on from the last checkpoint"
     with ranks.together(advice), ranks.naming_the_process():
         outcome = verb.train(name, recipe, say=say)

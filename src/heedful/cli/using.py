@@ -1,12 +1,11 @@
 """The commands beside training: scoring and asking runs, and what stands around them."""
 
-import gc
 import json
 import math
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -21,6 +20,7 @@ from heedful.cli.options import (
     Output,
     Predicting,
     Scoring,
+    collector_at_rest,
     print_table,
     say,
     show,
@@ -31,12 +31,8 @@ from heedful.settings import (
     ColumnSettings,
     ExportSettings,
     OutputSettings,
-    PredictSettings,
     VocabularySettings,
 )
-
-if TYPE_CHECKING:
-    from heedful.predictor import Predictor
 
 Files = Annotated[list[Path] | None, Parameter(negative="")]
 _GOES_ON = "the same command with --resume goes on"
@@ -91,15 +87,17 @@ def evaluate(
     overwrite
         Replace the files of --predictions and --picture.
     """
-    from heedful.commands import evaluate as command
-    from heedful.commands.outputs import after_restart
-    from heedful.commands.predictions import PredictionsFile
-    from heedful.files import check_new_file
-    from heedful.metrics import (
-        check_confusion_picture,
-        save_confusion_picture,
-    )
-    from heedful.training import ranks
+    with collector_at_rest():
+        from heedful.commands import evaluate as command
+        from heedful.commands.outputs import after_restart
+        from heedful.commands.predictions import PredictionsFile
+        from heedful.files import check_new_file
+        from heedful.metrics import (
+            check_confusion_picture,
+            save_confusion_picture,
+        )
+        from heedful.predictor import Predictor
+        from heedful.training import ranks
 
     advice = "start all of them again" if predictions is None else _GOES_ON
     with ranks.together(advice), ranks.naming_the_process():
@@ -111,7 +109,7 @@ def evaluate(
                 output = OutputSettings(out=predictions, resume=resume, overwrite=overwrite)
                 output = after_restart(output)
                 file = PredictionsFile(predictions, output.overwrite, output.resume)
-            predictor = _predictor(run, predicting)
+            predictor = Predictor.load(run, predicting)
             predictor.score_by(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
@@ -180,17 +178,17 @@ def predict(
     plain
         Print the answer alone.
     """
-    from heedful.training import ranks
+    with collector_at_rest():
+        from heedful.commands import predict as command
+        from heedful.predictor import Predictor
+        from heedful.training import ranks
 
     advice = "start all of them again"
     if output.out is not None:
         advice = _GOES_ON
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
-            predictor = _predictor(run, predicting)
-
-        from heedful.commands import predict as command
-
+            predictor = Predictor.load(run, predicting)
         asked = command.Asked(
             texts=texts,
             input=input or (),
@@ -245,7 +243,9 @@ def score(
     all_scores
         Print the log-probability of every token.
     """
-    from heedful.commands import inputs, score
+    with collector_at_rest():
+        from heedful.commands import inputs, score
+        from heedful.predictor import Predictor
 
     if n_best is None and weight != 1.0:
         raise UserError("--weight is for the lists of --n-best")
@@ -255,7 +255,7 @@ def score(
         raise UserError("--all-scores is for texts; a list gives what its order comes from")
     if n_best is not None and (texts or input is not None):
         raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
-    predictor = _predictor(run, predicting)
+    predictor = Predictor.load(run, predicting)
     if n_best is not None:
         for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):
             show(line)
@@ -347,7 +347,8 @@ def export(
     overwrite
         Replace what was exported to --to.
     """
-    from heedful.commands import export as command
+    with collector_at_rest():
+        from heedful.commands import export as command
 
     scores = command.export(
         run,
@@ -397,15 +398,3 @@ def demo(*, out: Path = Path("runs/demo"), data: Path | None = None) -> None:
     from heedful.commands.demo import TICKETS, run_demo
 
     run_demo(out, data or TICKETS, say=say, show=print_table)
-
-
-def _predictor(run: Path, settings: PredictSettings) -> "Predictor":
-    # The garbage collector would look through all that is imported time and again, and find none.
-    gc.disable()
-    try:
-        from heedful.predictor import Predictor
-
-        return Predictor.load(run, settings)
-    finally:
-        gc.freeze()  # what stays for good
-        gc.enable()
