@@ -32,7 +32,7 @@ def test_a_model_that_is_as_sure_as_it_is_right() -> None:
     assert calibration_error(bins) == pytest.approx(0)
 
 
-def test_the_surest_and_the_least_sure_have_a_bin() -> None:
+def test_a_bin_holds_its_upper_edge_and_the_first_its_lower_one_too() -> None:
     calibration = Calibration()
-    calibration.update(np.array([0.0, 1.0]), np.array([False, True]))
-    assert [one.high for one in calibration.bins()] == [1 / CALIBRATION_BINS, 1.0]
+    calibration.update(np.array([0.0, 0.6, 1.0]), np.array([False, True, True]))
+    assert [one.high for one in calibration.bins()] == [1 / CALIBRATION_BINS, 0.6, 1.0]
