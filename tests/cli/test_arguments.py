@@ -18,9 +18,7 @@ Parse = Callable[..., Recipe]
 def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
     """Give a function that says what ``heedful train classify`` would train on."""
     recipes: list[Recipe] = []
-    monkeypatch.setattr(
-        training, "train_and_report", lambda name, **parts: recipes.append(Recipe(**parts))
-    )
+    monkeypatch.setattr(training, "train_and_report", lambda name, recipe: recipes.append(recipe))
 
     def check(*options: object) -> Recipe:
         words = ["train", "classify", "--out", "run", *map(str, options)]

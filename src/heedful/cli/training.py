@@ -37,10 +37,12 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
         teaching: TeacherSettings = TeacherSettings(),  # noqa: B008
         run: RunSettings,
     ) -> None:
+        with collector_at_rest():
+            from heedful.task import Recipe
+
         if isinstance(columns, FileSettings):
             columns = ColumnSettings(encoding=columns.encoding)
-        train_and_report(
-            name,
+        recipe = Recipe(
             data=data,
             options=options,
             columns=columns,
@@ -48,6 +50,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
             run=run,
             teaching=teaching,
         )
+        train_and_report(name, recipe)
 
     groups = {
         "data": (entry.data, "Data and model"),
@@ -77,30 +80,11 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
     return train
 
 
-def train_and_report(
-    name: str,
-    *,
-    data: Any,
-    options: Any,
-    columns: ColumnSettings,
-    training: Any,
-    run: RunSettings,
-    teaching: TeacherSettings,
-) -> None:
+def train_and_report(name: str, recipe: "Recipe") -> None:
     """Train; one process of those that train together tells how it ended."""
-    with collector_at_rest():
-        from heedful.commands import train as verb
-        from heedful.task import Recipe
-        from heedful.training import ranks
+    from heedful.commands import train as verb
+    from heedful.training import ranks
 
-    recipe = Recipe(
-        data=data,
-        options=options,
-        columns=columns,
-        training=training,
-        run=run,
-        teaching=teaching,
-    )
     advice = "the same command with --resume goes on from the last checkpoint"
     with ranks.together(advice), ranks.naming_the_process():
         outcome = verb.train(name, recipe, say=say)
