@@ -1,154 +1,104 @@
-"""How fast one device translates beside the reference: the same weights, texts and search.
+"""How fast one device translates beside the reference: one trained run, the same texts and beam.
 
-    python -m benchmarks.gpu_search [--preset base] [--beam 5] [--tokens 64] [--batch 64] [--laps 5]
-        [--precision bf16]
+    python -m benchmarks.gpu_search [--size base] [--beam 5] [--batch 64] [--laps 5]
+        [--precision bf16] [--device auto]
 
-A Transformer with random weights reads random texts, and both sides write ``--tokens`` tokens for
-each: none may end sooner. The reference is `MarianMTModel.generate` with its fastest attention. The
-two take turns, and each lap ends when all texts are there. The last column is the share of texts
-that are equal; in bf16 both sides round, and random weights decide by little. ``--device cpu
---preset tiny`` shows that it runs.
+A Transformer that has learnt Multi30k (see ``benchmarks.runs``) translates the German sentences of
+test_2016_flickr into English, from text to text. The reference is ``generate`` of the run's export
+in the layout of Marian, with its fastest attention. Both compute the same number of texts at once,
+texts of similar lengths together. The two take turns, and each lap ends when all texts are there.
+Tokens are those of the translations that people wrote; the last column is the share of texts that
+are equal. ``--device cpu --size small`` shows that it runs.
 """
 
 import argparse
+import gzip
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-import torch
-import transformers
-from torch import Tensor, nn
+from sacrebleu.metrics.bleu import BLEU
 
-from heedful.decoding.search import Search
-from heedful.models import Transformer, TransformerConfig
-from heedful.models.transformer import names
-from heedful.models.transformer.presets import PRESETS
+from benchmarks.data import FOLDER
+from benchmarks.peers import translations as peers
+from benchmarks.rows.classify import agreement
+from benchmarks.runs import trained
+from heedful import load
+from heedful.checkpoints.runs import read_record
+from heedful.interop import export
+from heedful.tokens import TranslationTokenizer
 from heedful.training.device import choose_device
 
-VOCABULARY, PAD, END = 32000, 31999, 0
-FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16}
-Texts = list[list[int]]
+
+def sentences_of(language: str, count: int) -> list[str]:
+    """Return the first ones that are translated, or what people made of them."""
+    path = FOLDER / f"multi30k/test_2016_flickr.{language}.gz"
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        return stream.read().splitlines()[:count]
 
 
-def models(preset: str, most: int) -> tuple[Transformer, Any]:
-    """Return heedful's model and the reference's, with the same random weights."""
-    config = TransformerConfig(
-        **PRESETS[preset],
-        vocab_size=VOCABULARY,
-        pad_token_id=PAD,
-        eos_token_id=END,
-        decoder_start_token_id=PAD,
-        max_position_embeddings=most,
+def arms(run: Path, folder: Path, options: argparse.Namespace) -> dict[str, peers.Translate]:
+    """Return what translates texts with heedful and with the reference."""
+    device, precision = str(choose_device(options.device)), options.precision
+    predictor = load(
+        run, precision=precision, device=device, batch_size=options.batch, beam=options.beam
     )
-    sizes = {name: value for name, value in asdict(config).items() if name in SHARED}
-    its = transformers.MarianMTModel(
-        transformers.MarianConfig(**sizes, forced_eos_token_id=None, attn_implementation="sdpa")
+    export(run, folder, "marian")
+    reference = peers.generate(
+        str(folder),
+        beam=options.beam,
+        longest=read_record(run).goal["longest"],
+        batch=options.batch,
+        sort=True,
+        precision=precision,
+        device=device,
     )
-    torch.manual_seed(0)
-    for name, parameter in its.named_parameters():
-        if "embed_positions" not in name:
-            nn.init.normal_(parameter, float("layer_norm.weight" in name), std=0.05)
-    mine = Transformer(config)
-    mine.load_state_dict(names.from_file(its.state_dict(), mine.state_dict(), config, Path()))
-    return mine.eval(), its.eval()
-
-
-SHARED = (
-    *PRESETS["base"],
-    *("vocab_size", "pad_token_id", "eos_token_id", "decoder_start_token_id"),
-    *("max_position_embeddings", "activation_function", "scale_embedding"),
-)
-"""What both configurations have."""
-
-
-def texts_of(options: argparse.Namespace) -> list[tuple[Tensor, Tensor]]:
-    """Draw texts of a quarter to all of the length, and make batches of similar lengths."""
-    draw = torch.Generator().manual_seed(0)
-    size, count, length = options.batch, options.batches, options.tokens
-    lengths = torch.randint(max(length // 4, 1), length + 1, (size * count,), generator=draw)
-    batches = []
-    for rows in lengths.sort().values.view(count, size):
-        mask = torch.arange(int(rows.max())) < rows[:, None]
-        ids = torch.randint(1, PAD, mask.shape, generator=draw).masked_fill(~mask, PAD)
-        batches.append((ids, mask.long()))
-    return batches
-
-
-def arms(options: argparse.Namespace, device: torch.device) -> dict[str, Callable[[], Texts]]:
-    """Return what translates all texts once."""
-    most = options.tokens
-    mine, its = models(options.preset, most + 1)
-    for model in (mine, its):
-        model.to(device, FORMATS[options.precision])
-    batches = [(ids.to(device), mask.to(device)) for ids, mask in texts_of(options)]
-    # Without penalties of length, which both sides count otherwise.
-    search = Search(
-        eos_token_id=END,
-        max_new_tokens=most,
-        min_new_tokens=most - 1,
-        num_beams=options.beam,
-        length_penalty=0.0,
-    )
-
-    def heedful() -> Texts:
-        found = [mine.generate(ids, mask, search=search) for ids, mask in batches]
-        return [list(texts[0].tokens) for batch in found for texts in batch]
-
-    @torch.inference_mode()
-    def reference() -> Texts:
-        rows = [
-            its.generate(
-                input_ids=ids,
-                attention_mask=mask,
-                num_beams=options.beam,
-                max_new_tokens=most,
-                min_new_tokens=most - 1,
-                length_penalty=0.0,
-                do_sample=False,
-                bad_words_ids=[[PAD]],
-            ).tolist()
-            for ids, mask in batches
-        ]
-        return [[token for token in row[1:] if token != END] for batch in rows for row in batch]
-
-    return {"heedful": heedful, "reference": reference}
+    return {
+        "heedful": lambda texts: [answer.text for answer in predictor.predict(texts)],
+        "reference": reference,
+    }
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--preset", default="base", choices=[*PRESETS])
+    parser.add_argument("--size", default="base", choices=["small", "base"])
     parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=64, help="of each text that is written")
     parser.add_argument("--batch", type=int, default=64, help="texts at once")
-    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--laps", type=int, default=5)
-    parser.add_argument("--precision", default="bf16", choices=[*FORMATS])
+    parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
     parser.add_argument("--device", default="auto")
     options = parser.parse_args(words)
-    device = choose_device(options.device)
-    laps = arms(options, device)
+    run = trained(f"translate-{options.size}")
+    source, truth = (sentences_of(language, options.sentences) for language in ("de", "en"))
+    target = TranslationTokenizer.from_pretrained(run).target
+    tokens = sum(len(ids) + 1 for ids in target.encode_batch(truth))
     times: dict[str, list[float]] = {"heedful": [], "reference": []}
-    texts: dict[str, Texts] = {}
-    for number in range(options.laps + 1):
-        for name, lap in laps.items():
-            started = time.perf_counter()
-            texts[name] = lap()
-            if number:  # the first prepares
-                times[name].append(time.perf_counter() - started)
+    texts: dict[str, list[str]] = {}
+    with tempfile.TemporaryDirectory() as work:
+        sides = arms(run, Path(work) / "marian", options)
+        for number in range(options.laps + 1):
+            for name, translate in sides.items():
+                started = time.perf_counter()
+                texts[name] = translate(source)
+                if number:  # the first prepares
+                    times[name].append(time.perf_counter() - started)
     ratios = [its / mine for mine, its in zip(times["heedful"], times["reference"], strict=True)]
-    tokens = sum(map(len, texts["heedful"]))
-    rates = [tokens / median(times[name]) for name in ("heedful", "reference")]
-    pairs = zip(texts["heedful"], texts["reference"], strict=True)
-    equal = sum(ours == its for ours, its in pairs) / len(texts["heedful"])
-    print("| size | beam | heedful, tokens/s | reference | times as fast | equal texts |")
-    print("|---|---|---|---|---|---|")
+    rates = " | ".join(f"{tokens / median(seconds):,.0f}" for seconds in times.values())
+    scores = " | ".join(
+        f"{BLEU().corpus_score(each, [truth]).score:.2f}" for each in texts.values()
+    )
     print(
-        f"| {options.preset} | {options.beam} | {rates[0]:,.0f} | {rates[1]:,.0f} | "
-        f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {equal:.0%} |"
+        "| size | beam | texts at once | heedful, tokens/s | reference | times as fast | "
+        "BLEU | reference | equal texts |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    print(
+        f"| {options.size} | {options.beam} | {options.batch} | {rates} | {median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f}) | {scores} | {agreement(*texts.values()):.0%} |"
     )
 
 

@@ -18,35 +18,67 @@ def run_laps(trial: Trial, translate: Translate) -> list[str]:
     return [text for texts in trial.laps(parts) for text in translate(texts)]
 
 
-def transformers(trial: Trial, *, tuned: bool) -> list[str]:
-    """Translate with ``generate``: fp32 as they come, or in bf16 and sorted by length."""
+def generate(
+    folder: str,
+    *,
+    beam: int,
+    longest: int,
+    batch: int = BATCH,
+    sort: bool = False,
+    precision: str = "fp32",
+    device: str = "cpu",
+) -> Translate:
+    """Return what translates with ``generate`` of transformers.
+
+    Args:
+        folder: in the layout of Marian.
+        beam: how many hypotheses are kept.
+        longest: the most tokens of a translation.
+        batch: texts at once.
+        sort: whether texts of similar lengths are computed together.
+        precision: ``"fp32"`` or ``"bf16"``.
+        device: what computes.
+    """
     import torch
     from transformers import MarianMTModel, MarianTokenizer
 
-    torch.set_num_threads(trial.threads)
-    facts = trial.read("facts.json")
-    tokenizer = MarianTokenizer.from_pretrained(facts["folder"])
-    model = MarianMTModel.from_pretrained(facts["folder"]).eval()
-    if tuned:
-        model = model.to(torch.bfloat16)
+    tokenizer = MarianTokenizer.from_pretrained(folder)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = MarianMTModel.from_pretrained(folder).eval().to(device, dtype)
 
     @torch.inference_mode()
     def translate(texts: list[str]) -> list[str]:
         order = list(range(len(texts)))
-        if tuned:
+        if sort:
             order.sort(key=lambda at: -len(texts[at]))
         answers = [""] * len(texts)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            batch = tokenizer([texts[row] for row in rows], return_tensors="pt", padding=True)
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            inputs = tokenizer([texts[row] for row in rows], return_tensors="pt", padding=True)
             tokens = model.generate(
-                **batch, num_beams=facts["beam"], max_new_tokens=facts["longest"], do_sample=False
+                **inputs.to(device), num_beams=beam, max_new_tokens=longest, do_sample=False
             )
             written = tokenizer.batch_decode(tokens, skip_special_tokens=True)
             for row, text in zip(rows, written, strict=True):
                 answers[row] = text
         return answers
 
+    return translate
+
+
+def transformers(trial: Trial, *, tuned: bool) -> list[str]:
+    """Translate with ``generate``: fp32 as they come, or in bf16 and sorted by length."""
+    import torch
+
+    torch.set_num_threads(trial.threads)
+    facts = trial.read("facts.json")
+    translate = generate(
+        facts["folder"],
+        beam=facts["beam"],
+        longest=facts["longest"],
+        sort=tuned,
+        precision="bf16" if tuned else "fp32",
+    )
     return run_laps(trial, translate)
 
 

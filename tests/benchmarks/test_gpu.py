@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("transformers", reason="the reference is in the dev extra")
 
+from tests.golden.curves import START
+
 from benchmarks import gpu, gpu_search
 
 
@@ -40,9 +42,18 @@ def test_operations_are_those_of_real_tokens() -> None:
     assert all(batch.num_tokens <= batch.num_positions for batch in long.batches)
 
 
-def test_both_sides_search_alike(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--device", "cpu", "--preset", "tiny", "--tokens", "8", "--batch", "3"]
-    gpu_search.main([*words, "--batches", "2", "--laps", "1", "--precision", "fp32"])
+def test_both_sides_translate_alike(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sentences_of(language: str, count: int) -> list[str]:
+        text = (START / f"data/translate.{language}").read_text(encoding="utf-8")
+        return text.splitlines()[:count]
+
+    monkeypatch.setattr(gpu_search, "trained", lambda name: START / "translate")
+    monkeypatch.setattr(gpu_search, "sentences_of", sentences_of)
+    words = ["--device", "cpu", "--size", "small", "--beam", "2", "--batch", "4"]
+    gpu_search.main([*words, "--sentences", "10", "--laps", "1", "--precision", "fp32"])
     row = capsys.readouterr().out.splitlines()[-1].split(" | ")
-    assert float(row[2].replace(",", "")) > 0
-    assert row[5] == "100% |"
+    assert float(row[3].replace(",", "")) > 0
+    assert row[6] == row[7]
+    assert row[8] == "100% |"
