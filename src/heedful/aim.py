@@ -1,9 +1,9 @@
-"""What an explanation is about: a number that a model computes, and the tokens it comes from.
+"""The target of an explanation: a number that a model computes, and the tokens it depends on.
 
-A task says what its answers can be explained by: `Task.aim`. The methods of
-``heedful.explanations`` know nothing else of tasks.
+`Task.aim` says what can be explained about an answer. The methods of ``heedful.explanations`` use
+nothing else of a task.
 
-Shapes: N times that the examples are in a batch, E examples, P positions, C outputs, T tokens.
+Shapes: N copies of the examples in a batch, E examples, P positions, C outputs, T tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,15 +23,15 @@ OutputT_co = TypeVar("OutputT_co", covariant=True)
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 Cover = Callable[[Example, NDArray[np.bool_]], Example]
-"""From an example, and True for each of its tokens that is to show nothing, to what it is then."""
+"""Takes an example and a mask of its tokens to hide; returns the example with them hidden."""
 
 Link = Literal["softmax", "sigmoid", "exp", "none"]
-"""How outputs become a probability: those of a choice share it, each has its own, they are its
-logarithm, or they are none."""
+"""How outputs become probabilities: a softmax over all outputs, a sigmoid of each output, the
+exponential of a log-probability, or not at all."""
 
 
 class NothingToExplainError(UserError):
-    """A text has nothing that an answer could come from, or no answer."""
+    """A text has no tokens to explain an answer by, or there is no answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,42 +39,42 @@ class Token:
     """One token of a side."""
 
     piece: str
-    """As it stands in the vocabulary. To show a token, take the slice of its text if it has one."""
+    """As in the vocabulary. To display a token, take its slice of the text if it has one."""
     text: int | None
-    """Which text of the side it is from; None for a special token."""
+    """Index of its text in the side; None for a special token."""
     start: int | None
-    """Where its slice of that text starts, in characters; None for a special token."""
+    """Character offset of its slice of that text; None for a special token."""
     end: int | None
     word: int | None
-    """The number of its word among the words of the side; None for a special token, and for a token
-    that the explanation takes as it is."""
+    """Index of its word in the side; None for a special token, and for a token that the explanation
+    never changes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patches:
-    """A picture as the model read it: each patch is a token, after the first."""
+    """A picture as the model read it: each token but the first is a patch."""
 
     png: str
     """The picture, as base64."""
     rows: int
-    """Of patches."""
+    """Rows of patches."""
     columns: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """A row of tokens that the model read or wrote."""
+    """A sequence of tokens that the model read or wrote."""
 
     name: str
-    """What it is, such as ``text``, ``question and context`` or ``translation``."""
+    """Its name, such as ``text``, ``question and context`` or ``translation``."""
     texts: tuple[str, ...]
-    """The text that its tokens are from, or the two texts of a pair."""
+    """The source text of the tokens, or the two texts of a pair."""
     tokens: tuple[Token, ...]
     picture: Patches | None = None
-    """What its tokens are patches of, if they are; their text says where each stands."""
+    """The picture whose patches are the tokens; their text gives the position of each patch."""
 
     def shown(self) -> list[str]:
-        """Return each token as a reader knows it: its slice of the text, or a special token."""
+        """Return the display form of each token: its slice of the text, or the special token."""
         return [
             token.piece
             if token.text is None or token.start == token.end
@@ -85,42 +85,42 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Computed(Generic[RecordT_co, OutputT_co, AnswerT_co]):
-    """A record, and how it was answered."""
+    """A record with its answer, and the examples and outputs in between."""
 
     record: RecordT_co
     fitted: Fitted[Example]
-    """Its examples."""
+    """The encoded examples of the record."""
     outputs: Sequence[OutputT_co]
-    """What was computed for each of them."""
+    """The output for each example."""
     answer: AnswerT_co
-    """What they came to."""
+    """The answer decoded from the outputs."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Aim:
-    """One number that a model computes, for an explanation to say which tokens it comes from."""
+    """One number that a model computes, to be attributed to the tokens of its input."""
 
     target: str
-    """What it is, in words, such as ``label 'billing'``."""
+    """A description of it, such as ``label 'billing'``."""
     examples: tuple[Example, ...]
-    """What the model reads for it: one example, or the two that are compared."""
+    """The input of the model: one example, or the two that are compared."""
     sides: tuple[Side, ...]
     """The tokens of each example."""
     outputs: Callable[[Callable[..., Any], Batch, Tensor], Tensor]
-    """From a model, a batch that has the examples N times, and each time's positions, shape (N, P),
-    to the outputs, shape (N, C)."""
+    """Takes a model, a batch of N copies of the examples, and the positions of each copy, shape
+    (N, P). Returns the outputs, shape (N, C)."""
     index: int = 0
-    """Which of the C outputs it is."""
+    """The index of the explained output among the C outputs."""
     link: Link = "none"
     positions: tuple[int, ...] = ()
-    """Tokens of the first example that the outputs stand at. They cannot be left out."""
+    """Positions of the first example at which the outputs are computed. They cannot be removed."""
     generated: tuple[Side, Side] | None = None
-    """Of a model that reads one text and writes another: what it read back as it wrote, and what it
-    wrote. Token for token, one is what was read to write the other."""
+    """For an encoder-decoder: the decoder's input tokens and its output tokens, aligned: each input
+    token is read when the output token of the same index is written."""
     cover: Cover | None = None
-    """Of what cannot be left out, such as patches of a picture: makes some tokens show nothing."""
+    """Hides tokens that cannot be removed, such as the patches of a picture."""
     notes: tuple[str, ...] = ()
-    """What is not explained, in whole sentences."""
+    """What the explanation leaves out, in whole sentences."""
 
 
 def side_of(
@@ -133,31 +133,31 @@ def side_of(
     """Return the tokens of an example.
 
     Args:
-        name: what it is.
-        texts: its text, or both.
-        kept: the numbers of the tokens of each text that are in it.
+        name: the name of the side.
+        texts: its text, or both texts of a pair.
+        kept: for each text, the indices of its tokens that the example contains.
         tokenizer: the model's tokenizer.
-        layout: the special tokens around the texts; those of the tokenizer, if None.
+        layout: the special tokens around the texts; default: the tokenizer's layout.
     """
     layout = layout or tokenizer.layout
     rows: list[list[Token | None]] = []
     words = 0
-    for number, (text, chosen) in enumerate(zip(texts, kept, strict=True)):
+    for text_index, (text, indices) in enumerate(zip(texts, kept, strict=True)):
         pieces = tokenizer.pieces(text)
         rows.append(
             [
                 Token(
-                    piece=tokenizer.vocabulary.token(pieces.ids[at]),
-                    text=number,
-                    start=pieces.offsets[at][0],
-                    end=pieces.offsets[at][1],
-                    word=words + pieces.words[at],
+                    piece=tokenizer.vocabulary.token(pieces.ids[index]),
+                    text=text_index,
+                    start=pieces.offsets[index][0],
+                    end=pieces.offsets[index][1],
+                    word=words + pieces.words[index],
                 )
-                for at in chosen
+                for index in indices
             ]
         )
         words += max(pieces.words, default=-1) + 1
-    special_ids = layout.ids(*([-1] * len(row) for row in rows))  # -1 for each token of a text
+    special_ids = layout.ids(*([-1] * len(row) for row in rows))  # -1 for tokens of the texts
     tokens = layout.values(*rows, special=None)
     return Side(
         name=name,
@@ -170,17 +170,17 @@ def side_of(
 
 
 def special(piece: str) -> Token:
-    """Return a token that is of no text."""
+    """Return a token that belongs to no text."""
     return Token(piece=piece, text=None, start=None, end=None, word=None)
 
 
 def window_notes(number: int, windows: int, why: str) -> tuple[str, ...]:
-    """Say which window of a long text is explained.
+    """Return a note that says which window of a long text is explained.
 
     Args:
-        number: its number, from 0.
-        windows: how many there are.
-        why: it is that one.
+        number: index of the window, from 0.
+        windows: number of windows.
+        why: the reason for choosing that window.
     """
     if windows == 1:
         return ()

@@ -1,4 +1,4 @@
-"""What this machine can do for heedful, and the versions it does it with."""
+"""Report this machine's capabilities for heedful, and the installed versions."""
 
 import os
 from importlib.metadata import PackageNotFoundError, version
@@ -15,11 +15,11 @@ from heedful.training.device import bf16_products, choose_device, choose_precisi
 
 
 def examine() -> dict[str, object]:
-    """Look at the machine: cores, number formats, GPU, versions, models that are installed."""
+    """Return the machine's cores, number formats, GPUs, versions and installed models."""
     cpu = torch.device("cpu")
-    onednn, onednn_why = linear.products()
-    native, why = bf16_products(cpu)
-    int8_there, int8_why = int8.products(cpu)
+    onednn, onednn_reason = linear.products()
+    bf16, bf16_reason = bf16_products(cpu)
+    has_int8, int8_reason = int8.products(cpu)
     device = choose_device()
     dtype = choose_precision("auto", device).dtype
     return {
@@ -30,11 +30,11 @@ def examine() -> dict[str, object]:
         "threads": torch.get_num_threads(),
         "cpu_instructions": torch.backends.cpu.get_cpu_capability(),
         "cpu_fp32_by_onednn": onednn,
-        "cpu_fp32_by_onednn_because": onednn_why,
-        "cpu_bf16": native,
-        "cpu_bf16_because": why,
-        "cpu_int8": int8_there,
-        "cpu_int8_because": int8_why,
+        "cpu_fp32_by_onednn_because": onednn_reason,
+        "cpu_bf16": bf16,
+        "cpu_bf16_because": bf16_reason,
+        "cpu_int8": has_int8,
+        "cpu_int8_because": int8_reason,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "gpu_kernels": [
             rows.why_no_kernels(torch.device("cuda", i)) or "there"
@@ -57,7 +57,7 @@ def _model_state(name: str) -> str:
 
 
 def _optional_packages() -> dict[str, str]:
-    """Return the version of each optional package, or who needs it and how to install it."""
+    """Return the version of each optional package, or its purpose and the install command."""
     states = {}
     for name, extra in EXTRAS.items():
         for package in extra.packages:

@@ -1,4 +1,4 @@
-"""What a user can mend: one line that says what is wrong, where, and what is allowed."""
+"""Errors that a user can fix: one line says what is wrong, where, and what is allowed."""
 
 import difflib
 import os
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 MOST_NAMES, LONGEST_NAME = 12, 100
-"""How many names a message lists, and how many characters of each it shows."""
+"""Maximum number of names that a message lists, and of characters of each name."""
 
 
 EXIT_USER_ERROR, EXIT_STOPPED = 2, 130
@@ -21,7 +21,7 @@ class UserError(ValueError):
 
 
 def message_of(error: BaseException) -> str:
-    """Return an error's message on one line; one of the system begins with the file, if known."""
+    """Return an error's message on one line; an OSError's starts with the file, if known."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split())
@@ -34,12 +34,12 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
-    """Build the error for a name that is not in a known set, naming the nearest right one.
+    """Build the error for an unknown name, with the closest allowed name as a suggestion.
 
     Args:
         what: the kind of name, such as ``"configuration key"``.
-        name: the name that the user wrote.
-        allowed: every name that would have been right.
+        name: the name that the user gave.
+        allowed: all allowed names.
     """
     names = sorted(allowed)
     return UserError(
@@ -48,12 +48,12 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
 
 
 def option_of(name: str) -> str:
-    """Return the option of a field of settings: ``--batch-size`` of ``batch_size``."""
+    """Return the option of a settings field: ``--batch-size`` for ``batch_size``."""
     return "--" + name.replace("_", "-")
 
 
 def check_known(what: str, name: object, allowed: Collection[str]) -> None:
-    """Refuse a name that is none of a known set.
+    """Check that a name is one of the allowed names.
 
     Raises:
         UserError: see `unknown_name`.
@@ -63,13 +63,13 @@ def check_known(what: str, name: object, allowed: Collection[str]) -> None:
 
 
 def other_option(where: object, name: str, before: object, now: object) -> UserError:
-    """Build the error for an option that is not what it was when something was started.
+    """Build the error for an option whose value differs from the one at the start of a run.
 
     Args:
-        where: what was started.
-        name: the option, as a field of settings is called.
-        before: what it was; None if it was not given.
-        now: the same today.
+        where: the run that was started.
+        name: name of the option's settings field.
+        before: value at the start; None if the option was not given.
+        now: current value; None if the option is not given.
     """
     option = option_of(name)
     started = f"without {option}" if before is None else f"with {option} {before}"
@@ -78,14 +78,14 @@ def other_option(where: object, name: str, before: object, now: object) -> UserE
 
 
 def listed(names: Collection[object]) -> str:
-    """Join names for a message: the first ``MOST_NAMES``, then how many more there are."""
+    """Join names for a message: the first ``MOST_NAMES``, then the number of remaining names."""
     shown = ", ".join(_shown(str(name)) for name in islice(names, MOST_NAMES))
     more = len(names) - MOST_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def _shown(name: str) -> str:
-    """Return a name of a list; spaces at its ends are seen between quotes alone."""
+    """Return a name for a list, quoted if it starts or ends with spaces, to make them visible."""
     return shorten(name if name == name.strip() else repr(name), LONGEST_NAME)
 
 
@@ -95,28 +95,28 @@ def amount(number: int, noun: str) -> str:
 
 
 def with_article(noun: str) -> str:
-    """Return a noun behind "a" or "an"; what sounds otherwise than it is written is not known."""
+    """Return a noun with "a" or "an", chosen by its first letter and not by its pronunciation."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def visible(text: str) -> str:
-    """Return a text with its control characters spelt out, for a terminal would obey them."""
+    """Return a text with control characters escaped, since a terminal would interpret them."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tabs and line ends."""
+"""Control characters except tab and newline."""
 
 
 def shell_word(text: str) -> str:
-    """Return a text as one word of a command, on one line, as bash and its kin read it."""
+    """Quote a text as one word on one line for bash and similar shells."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(map(_in_quotes, text)) + "'"
 
 
 def _in_quotes(character: str) -> str:
-    """Spell out what stands for something else between ``$'`` and ``'``, or shows as nothing."""
+    """Escape characters that are special between ``$'`` and ``'``, or not printable."""
     if character in "\\'":
         return f"\\{character}"
     if character.isprintable():
@@ -125,7 +125,7 @@ def _in_quotes(character: str) -> str:
 
 
 def shorten(name: str, longest: int) -> str:
-    """Bring a name to one line, the middle of a long one left out: names differ at their ends."""
+    """Shorten a name to one line by cutting its middle, since names differ at their ends."""
     name = visible(" ".join(name.split()))
     if len(name) <= longest:
         return name
@@ -135,7 +135,7 @@ def shorten(name: str, longest: int) -> str:
 
 @contextmanager
 def naming_arguments() -> Iterator[None]:
-    """Have errors name arguments of Python (``batch_size``) where they name options of commands."""
+    """Make errors name Python arguments (``batch_size``) instead of command line options."""
     try:
         yield
     except (UserError, KeyboardInterrupt) as error:
@@ -145,7 +145,7 @@ def naming_arguments() -> Iterator[None]:
 
 
 def as_arguments(message: str) -> str:
-    """Return a message with arguments of Python where it names options (``--batch-size``)."""
+    """Return a message with Python arguments in place of options (``--batch-size``)."""
     return _OPTION.sub(_as_argument, message)
 
 
@@ -159,12 +159,12 @@ def _as_argument(match: re.Match[str]) -> str:
 _OPTION = re.compile(
     r"(?<![^\s(`])(?:heedful [a-z]+(?: --[a-z]+(?:-[a-z]+)* \S+)+|--(?P<option>[a-z]+(?:-[a-z]+)*))"
 )
-"""An option in a message, or a whole command, which stays one; within a path or a quoted label two
-dashes are the user's own."""
+"""Matches an option in a message, or a whole command, which is left unchanged. Two dashes within a
+path or a quoted label do not match, since they come from the user."""
 _ARGUMENTS = {
     "resume": "resume=True",
     "overwrite": "overwrite=True",
     "no-header": "header=False",
     "context": "a tuple of both",
 }
-"""What Python users give for options whose names are not those of arguments alone."""
+"""Python arguments for options that do not simply have the argument's name."""

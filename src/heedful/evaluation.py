@@ -1,4 +1,4 @@
-"""Records with their truth in, scores out: while training, and for ``heedful evaluate``."""
+"""Evaluate a model on labelled records: during training, and for ``heedful evaluate``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -9,36 +9,36 @@ from heedful.settings import PredictSettings
 from heedful.training import ranks
 
 TOGETHER = 4096
-"""Records that a process answers at once: enough to fill batches without padding."""
+"""Number of records per process and step: enough to fill batches with little padding."""
 
-_DRAWS = 4096
-"""Records after which what is drawn for each begins anew."""
+_NUM_SEEDS = 4096
+"""Number of records after which the records' seeds repeat."""
 
 
 class Memory(Protocol):
-    """Outlasts a stop; see ``heedful.commands.kept``."""
+    """Storage of model outputs that survives an interruption; see ``heedful.commands.kept``."""
 
     @property
     def size(self) -> int:
-        """How many records come next."""
+        """Number of records in the next step."""
 
     def known(self, records: Sequence[Any]) -> Iterator[Sequence[Any]] | None:
-        """Return what was computed of this process's share of them, if it was."""
+        """Return the stored outputs for this process's share of the records; None if missing."""
 
     def add(self, records: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> None:
-        """Keep what was computed of this process's share of them."""
+        """Store the outputs for this process's share of the records."""
 
 
 class Evaluation:
-    """Answers to records that hold the truth, one after the other, and in the end their scores.
+    """Iterate over the predictions for labelled records, and compute their scores at the end.
 
-    It holds only some thousands at a time. Several processes share the answering.
+    It holds only a few thousand records at a time. Several processes share the work.
 
     Args:
-        predictor: of a run of the records' task.
-        records: hold the truth.
-        settings: how to compute; by default as the predictor was told.
-        memory: of an evaluation that may be stopped.
+        predictor: predictor of a run of the records' task.
+        records: labelled records.
+        settings: prediction settings; the predictor's settings by default.
+        memory: stored outputs of an evaluation that can be interrupted and resumed.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class Evaluation:
         self._count = self._total = self._used = 0
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Yield each answer with its record, and count it.
+        """Yield each prediction with its record, and update the scores.
 
         Raises:
-            UserError: a record has a truth that the model does not know.
+            UserError: a record has a label that the model does not know.
         """
         while records := self._next():
             answers = self._answers(records)
@@ -74,43 +74,43 @@ class Evaluation:
             return list(islice(self._records, size))
 
     def _answers(self, records: Sequence[Any]) -> list[Any]:
-        """Return the answers to the next records; each process computes its share."""
-        known = self._memory.known(records) if self._memory else None
+        """Return the predictions for the next records; each process computes its share."""
+        stored = self._memory.known(records) if self._memory else None
         answers, outputs = list[Any](), list[Sequence[Any]]()
         with ranks.failing_together():
-            for answer, output in self._share(records, known):
+            for answer, output in self._share(records, stored):
                 answers.append(answer)
-                if self._memory and known is None:
+                if self._memory and stored is None:
                     outputs.append(output)
-        if self._memory and known is None:
+        if self._memory and stored is None:
             self._memory.add(records, outputs)
         return ranks.to_all(answers)
 
     def _share(
-        self, records: Sequence[Any], known: Iterator[Sequence[Any]] | None
+        self, records: Sequence[Any], stored: Iterator[Sequence[Any]] | None
     ) -> Iterator[tuple[Any, Sequence[Any]]]:
-        """Yield this process's answers, and what the model computed for each."""
+        """Yield this process's predictions, each with the model's output."""
         predictor, settings = self._predictor, self._settings
         numbers = iter(range(self._count + ranks.rank(), self._count + len(records), ranks.size()))
         share = records[ranks.rank() :: ranks.size()]
-        for some, encoded in predictor.encoded(share, settings, labelled=True):
-            draws = [number % _DRAWS for number in islice(numbers, len(some))]
-            computed = known or predictor.computed(encoded, settings, draws=draws)
-            outputs = islice(computed, len(some))
-            for record, fitted, output in zip(some, encoded, outputs, strict=True):
+        for chunk, encoded in predictor.encoded(share, settings, labelled=True):
+            draws = [number % _NUM_SEEDS for number in islice(numbers, len(chunk))]
+            computed = stored or predictor.computed(encoded, settings, draws=draws)
+            outputs = islice(computed, len(chunk))
+            for record, fitted, output in zip(chunk, encoded, outputs, strict=True):
                 answer = predictor.task.decode(
                     record, fitted, output, settings, predictor.tokenizer
                 )
                 yield answer, output
 
     def scores(self) -> dict[str, Any]:
-        """Return the task's scores of all that was counted.
+        """Return the task's scores over all records so far.
 
-        Beside them are ``tokens_total`` and ``tokens_used``: of how many tokens of the texts how
-        many were read.
+        Also returns ``tokens_total`` and ``tokens_used``: the number of tokens in the texts, and
+        how many of them the model read.
 
         Raises:
-            UserError: there was no record.
+            UserError: there were no records.
         """
         with ranks.failing_together():
             scores = self._scores.compute()

@@ -1,4 +1,4 @@
-"""The optional packages: what each extra of heedful installs, and what needs it."""
+"""Optional packages: the contents of heedful's extras, and the features that need them."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from heedful.errors import UserError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Extra:
-    """What ``pip install 'heedful[NAME]'`` adds."""
+    """Packages that ``pip install 'heedful[NAME]'`` adds."""
 
     needed_by: str
-    """What does not work without it, in the plural."""
+    """The features that need the extra, in the plural."""
     packages: tuple[str, ...]
-    """Names of its distributions."""
+    """Names of the extra's distributions."""
 
 
 EXTRAS = {
@@ -43,7 +43,7 @@ EXTRAS = {
 
 
 def missing(name: str) -> UserError:
-    """Build the error for an extra that is needed but not installed."""
+    """Build the error for a required extra that is not installed."""
     extra = EXTRAS[name]
     packages = " and ".join(extra.packages)
     return UserError(f"{extra.needed_by} need {packages}: pip install 'heedful[{name}]'")

@@ -1,6 +1,6 @@
-"""Reading files that may be damaged or hostile, and writing files completely or not at all.
+"""Read files that may be damaged or hostile, and write files atomically.
 
-Only JSON, text and safetensors are read; never a pickle.
+Only JSON, text and safetensors are read, never a pickle.
 """
 
 import hashlib
@@ -27,54 +27,57 @@ MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
 MANIFEST = "manifest.json"
 
-# Pickles of protocol 2 to 5 begin like this, and so do the zip files of pickles that `torch.save`
-# writes. Read as the length of a header, each of these is far too large for any file.
+# First bytes of pickles of protocol 2 to 5, and of the zip files of pickles that `torch.save`
+# writes. Read as the length of a safetensors header, each of these exceeds the size of any file.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
 
 
 def as_path(name: str, value: object) -> Path:
-    """Return a path that a Python caller gives.
+    """Convert an argument of a Python caller to a path.
 
     Args:
-        name: of the argument, for messages.
-        value: what the caller gives.
+        name: name of the argument, for messages.
+        value: value of the argument.
 
     Raises:
-        UserError: it is of another type, or the system takes no such path.
+        UserError: the value has another type, or the system does not accept the path.
     """
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{name} is {shorten(repr(value), LONGEST_NAME)}: expected a path")
-    if value == "":  # which would be the folder that one stands in
+    if value == "":  # Path("") would be the current folder
         raise UserError(f"{name} is empty: expected a path")
-    path = Path(os.path.expanduser(value))  # else a folder named ~ would be made
+    path = Path(os.path.expanduser(value))  # otherwise a folder named ~ would be created
     try:
         path.exists()
-    except OSError as error:  # too long, or in a folder that is another user's
+    except OSError as error:  # too long, or in a folder without access
         shown = shorten(str(path), LONGEST_NAME)
         raise UserError(f"{name} {shown!r}: {error.strerror}") from None
     return path
 
 
 def storable(text: str) -> str:
-    """Return a text as UTF-8 can hold it, with U+FFFD for half of a surrogate pair.
+    """Return a text that UTF-8 can encode, with lone surrogates replaced by U+FFFD.
 
-    JSON lets such a half through.
+    JSON can contain lone surrogates.
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def size_of(path: Path) -> int:
-    """Return the size of a regular file, before it is opened: a pipe waits, a device has no end.
+    """Return the size of a regular file.
+
+    Call this before opening a file: a pipe would block, and a device has no end.
 
     Raises:
-        UserError: it is missing or something else, or the system takes no such name.
+        UserError: the file is missing or not a regular file, or the system does not accept the
+            name.
     """
     try:
         status = path.stat()
     except FileNotFoundError:
         why = " (a link to nowhere)" if path.is_symlink() else ""
         raise UserError(f"{path}: no such file{why}") from None
-    except (OSError, ValueError) as error:  # links in a circle, or a name with a NUL
+    except (OSError, ValueError) as error:  # a loop of symlinks, or a name with a NUL
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"{str(path)!r}: cannot be read: {reason}") from None
     if stat.S_ISDIR(status.st_mode):
@@ -103,12 +106,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file; {} where nothing stands there, not even a link to nowhere.
+    """Read a JSON object from a file, or return {} if the path does not exist.
 
     Raises:
-        UserError: see `read_json`.
+        UserError: see `read_json`; also for a broken symlink.
     """
-    # What a link to nowhere should say would be passed over in silence.
+    # `exists` would silently ignore a broken symlink.
     return read_json(path) if os.path.lexists(path) else {}
 
 
@@ -120,15 +123,15 @@ def read_fields(
     Args:
         path: the file.
         kind: the dataclass.
-        absent: what stands for keys that files of older versions lack.
+        absent: default values of keys that files of older versions lack.
 
     Raises:
         UserError: a key is missing or unknown; or see `read_json`.
     """
     contents = {**absent, **read_json(path)}
-    odd = sorted(contents.keys() ^ {field.name for field in fields(kind)})
-    if odd:
-        raise UserError(f"{path}: key {odd[0]!r} is missing or unknown")
+    wrong = sorted(contents.keys() ^ {field.name for field in fields(kind)})
+    if wrong:
+        raise UserError(f"{path}: key {wrong[0]!r} is missing or unknown")
     return contents
 
 
@@ -142,35 +145,37 @@ def parse_json(
     """Parse one JSON value.
 
     Args:
-        text: all of it, on one line or several.
+        text: the JSON text, on one or several lines.
         where: the file, for messages.
-        line: the line on which the value begins, if it is one of many.
-        decode: does it; may refuse more than `json.loads` by a ValueError.
+        line: line number of the start of the value, if the file holds many values.
+        decode: the parser; may reject more than `json.loads` does by raising a ValueError.
 
     Raises:
-        UserError: it is not JSON, with line and column, or ``decode`` refuses it by one.
+        UserError: the text is not JSON, with line and column, or ``decode`` raises a UserError.
     """
-    at = where if line is None else f"{where}, line {line}"
+    location = where if line is None else f"{where}, line {line}"
     try:
         return decode(text)
     except json.JSONDecodeError as error:
-        at = f"{where}, line {(line or 1) + error.lineno - 1}"
-        marked = text.startswith("\ufeff", error.pos)  # which no editor shows
-        reason = "a byte order mark" if marked else error.msg
-        raise UserError(f"{at}, column {error.colno}: not JSON: {reason}") from None
+        location = f"{where}, line {(line or 1) + error.lineno - 1}"
+        has_bom = text.startswith("\ufeff", error.pos)  # invisible in editors
+        reason = "a byte order mark" if has_bom else error.msg
+        raise UserError(f"{location}, column {error.colno}: not JSON: {reason}") from None
     except RecursionError:
-        raise UserError(f"{at}: JSON nested too deeply") from None
+        raise UserError(f"{location}: JSON nested too deeply") from None
     except UserError as error:
-        raise UserError(f"{at}: {error}") from None
-    except ValueError as error:  # a refused constant, or a number of thousands of digits
-        raise UserError(f"{at}: not JSON: {str(error).partition(';')[0]}") from None
+        raise UserError(f"{location}: {error}") from None
+    except ValueError as error:  # a rejected constant, or a number with thousands of digits
+        raise UserError(f"{location}: not JSON: {str(error).partition(';')[0]}") from None
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON, as an ``object_pairs_hook``: `json` keeps the last of equal keys.
+    """Reject duplicate keys of a JSON object; `json` alone would keep the last.
+
+    Use it as an ``object_pairs_hook``.
 
     Raises:
-        UserError: a key stands in it more than once.
+        UserError: a key occurs more than once.
     """
     value = dict(pairs)
     if len(value) != len(pairs):
@@ -180,9 +185,9 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON object with indents; non-finite numbers are refused."""
+    """Write an indented JSON object; non-finite numbers raise a ValueError."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # Names of files may hold bytes that are not UTF-8, as \udce9: an escape of JSON, too.
+    # File names can contain bytes that are not UTF-8, as \udce9, which is also a JSON escape.
     with naming(path):
         path.write_bytes((text + "\n").encode("utf-8", errors="backslashreplace"))
 
@@ -204,7 +209,7 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
 
 
 def _check_safetensors(path: Path) -> None:
-    """Refuse a header that does not fit the file, before any memory is allocated for it."""
+    """Reject a header that does not fit the file, before any memory is allocated for it."""
     size = size_of(path)
     with path.open("rb") as stream:
         start = stream.read(8)
@@ -225,18 +230,18 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    plain = {name: _plain(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()}
+    plain = {name: _local(tensor.detach()).cpu().contiguous() for name, tensor in tensors.items()}
     path.touch()
     mode = path.stat().st_mode
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(f"{path}: could not be written: {error}") from None
-    path.chmod(mode)  # the library lets nobody else read its files
+    path.chmod(mode)  # the library makes its files readable only by the owner
 
 
-def _plain(tensor: "Tensor") -> "Tensor":
-    """Return the whole tensor behind one that other processes have, too."""
+def _local(tensor: "Tensor") -> "Tensor":
+    """Return the local tensor of a tensor that is replicated on several ranks."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -244,10 +249,9 @@ def _plain(tensor: "Tensor") -> "Tensor":
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary folder that replaces ``path`` at the end; an error deletes it instead.
 
-    All that is written in it is synced to the disk before it is renamed, so a killed process or a
-    crash leaves either the old folder or the new one. One that is killed while names change leaves
-    the old folder under a hidden name beside it. Where ``path`` is a link, what it points to is
-    replaced.
+    The contents are synced to disk before the rename, so a killed process or a crash leaves either
+    the old folder or the new one. A process killed between the two renames leaves the old folder
+    under a hidden name beside it. If ``path`` is a symlink, its target is replaced.
 
     Raises:
         UserError: ``path`` exists and ``overwrite`` is false, or the disk is full.
@@ -277,15 +281,15 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def behind_link(path: Path) -> Path:
-    """Return what a link points to, so that it is written there and the link stays."""
+    """Return the target of a symlink, so that writing to it keeps the link."""
     return path.resolve() if path.is_symlink() else path
 
 
 def check_new_file(path: Path, *, overwrite: bool = False) -> None:
-    """Refuse a file that cannot be made.
+    """Check that a file can be created.
 
     Raises:
-        UserError: ``path`` exists and ``overwrite`` is false, or there is no such folder.
+        UserError: ``path`` exists and ``overwrite`` is false, or its folder does not exist.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of a file")
@@ -296,15 +300,15 @@ def check_new_file(path: Path, *, overwrite: bool = False) -> None:
 
 
 def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
-    """Refuse to write where something is read.
+    """Check that an output path does not overwrite an input.
 
     Args:
-        option: the one that says where to write.
+        option: the option that gives the output path, for messages.
         out: the file or folder to write.
         read: the files or folders that are read.
 
     Raises:
-        UserError: naming what is read.
+        UserError: ``out`` is an input or contains one.
     """
     for path in read:
         if out.resolve() in (path.resolve(), *path.resolve().parents):
@@ -315,7 +319,8 @@ def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
 def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield the path of a temporary file that becomes ``path`` at the end; an error deletes it.
 
-    Where ``path`` is a link, what it points to is replaced. Threads may write it at once.
+    If ``path`` is a symlink, its target is replaced. Several threads may write the same file
+    concurrently.
 
     Raises:
         UserError: see `check_new_file`.
@@ -335,23 +340,23 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
-    """Give errors of the system the file: it says which it could not open, not which is full.
+    """Add the file name to operating system errors: it is missing if, say, the disk is full.
 
     Args:
         path: the file or folder that is written.
-        partial: what it is called until it is complete.
+        partial: its temporary path until it is complete.
     """
     try:
         yield
     except OSError as error:
-        if error.errno is not None:  # else it is a message of our own
+        if error.errno is not None:  # otherwise the error is our own
             name = str(path if error.filename is None else error.filename)
             error.filename = name.replace(str(partial or path), str(path))
         raise
 
 
 def sync_tree(folder: Path, *, deep: bool = True) -> None:
-    """Sync the names in a folder to the disk, and with ``deep`` all its files and folders."""
+    """Sync a folder's entries to disk, and with ``deep`` all files and folders below it."""
     for path in sorted(folder.rglob("*"), reverse=True) if deep else []:
         _sync(path)
     _sync(folder)
@@ -372,7 +377,7 @@ def sha256(path: Path) -> str:
 
 
 def write_manifest(folder: Path) -> None:
-    """Write the sizes and hashes of a folder's files; written last, it marks a complete folder."""
+    """Write the sizes and hashes of a folder's files; as the last file, it marks completeness."""
     files = {
         path.relative_to(folder).as_posix(): {"bytes": path.stat().st_size, "sha256": sha256(path)}
         for path in sorted(folder.rglob("*"))
@@ -382,10 +387,10 @@ def write_manifest(folder: Path) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return what a folder's manifest says of each file, by its name.
+    """Return a folder's manifest entries by file name.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: the manifest is missing or damaged.
     """
     files = read_json(folder / MANIFEST).get("files")
     if not isinstance(files, dict):
@@ -398,7 +403,7 @@ def check_manifest(folder: Path, only: Container[str] | None = None) -> None:
 
     Args:
         folder: the folder.
-        only: the names of the files to check; all if None.
+        only: names of the files to check; None checks all.
 
     Raises:
         UserError: the manifest or a file is missing, or a size or a hash differs.

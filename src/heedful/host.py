@@ -1,7 +1,7 @@
-"""The host's memory and that of a device: what is sent, and what the host knows of it.
+"""Copy tensors to a device without blocking the host, and keep the host copy.
 
-A device works off what the host asks for while the host prepares what is next. To read a number
-back, or to find out which of its numbers are not zero, the host has to wait for all of it.
+A device works through queued operations while the host prepares the next ones. Reading a value
+back, or finding the nonzero elements of a tensor, blocks the host until the queue is empty.
 """
 
 import torch
@@ -9,50 +9,52 @@ from torch import Tensor
 
 
 def waits(device: torch.device) -> bool:
-    """Tell whether reading a number of a device makes the host wait."""
+    """Return whether reading a value from the device blocks the host."""
     return device.type != "cpu"
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor of the host's on a device, to which it is copied while the host goes on.
+    """Copy a host tensor to a device without blocking the host.
 
-    What comes back is still known to the host: see `on_host`. Of one that is on a device already
-    the host knows nothing.
+    The result keeps a reference to the host copy: see `on_host`. A tensor that is already on a
+    device has no host copy.
     """
     if not waits(device):
         return tensor
     if waits(tensor.device):
         return tensor.to(device)
-    # From memory that is not pinned the copy would wait for all that was asked for before.
+    # A copy from unpinned memory would wait for all queued operations.
     source = tensor.pin_memory() if device.type == "cuda" else tensor
-    sent = source.to(device, non_blocking=True)
-    sent.on_host = tensor  # type: ignore[attr-defined]
-    return sent
+    copied = source.to(device, non_blocking=True)
+    copied.on_host = tensor  # type: ignore[attr-defined]
+    return copied
 
 
 def on_host(tensor: Tensor) -> Tensor:
-    """Return the same tensor in the host's memory, where it was sent from there.
+    """Return the host copy of a tensor that `send` copied to a device.
 
-    Otherwise return the tensor itself: to look at it makes the host wait, if it is on a device.
+    Without a host copy, return the tensor itself. If it is on a device, reading it blocks the host.
     """
-    known: Tensor = getattr(tensor, "on_host", tensor)
-    return known
+    host_copy: Tensor = getattr(tensor, "on_host", tensor)
+    return host_copy
 
 
 def reshaped(tensor: Tensor, *shape: int) -> Tensor:
-    """Return a tensor in another shape; the host knows it as it knew the tensor."""
-    known, other = on_host(tensor), tensor.reshape(shape)
-    if known is not tensor:
-        other.on_host = known.reshape(shape)  # type: ignore[attr-defined]
-    return other
+    """Reshape a tensor and its host copy, if it has one."""
+    host_copy, result = on_host(tensor), tensor.reshape(shape)
+    if host_copy is not tensor:
+        result.on_host = host_copy.reshape(shape)  # type: ignore[attr-defined]
+    return result
 
 
 def where_true(mask: Tensor, device: torch.device) -> Tensor:
-    """Return where a mask is True, laid out as one row; the host counts them, if it knows the mask.
+    """Return the indices of the True elements of a flattened mask.
+
+    If the mask has a host copy, the host counts them and does not wait for the device.
 
     Args:
         mask: bool. Any shape.
-        device: where the answer is needed.
+        device: device of the result.
 
     Returns:
         Shape (N,), int64.

@@ -1,7 +1,7 @@
-"""Answers beside the truth: what `heedful evaluate --predictions`, reports and comparisons share.
+"""Compare answers with the truth, for `heedful evaluate --predictions`, reports and comparisons.
 
-A task says in its `judge` what its truth is, whether an answer is right, and from which numbers of
-each item its scores follow.
+`Task.judge` defines the ground truth of a task, whether an answer is right, and the per-item counts
+from which the scores are computed.
 """
 
 from collections import deque
@@ -17,19 +17,19 @@ RecordT = TypeVar("RecordT")
 
 
 class HasLengths(Protocol):
-    """An answer says how much the model was given; see ``heedful.task.Answer``."""
+    """An answer with its token counts; see ``heedful.task.Answer``."""
 
     @property
     def tokens_total(self) -> int:
-        """Tokens of the item."""
+        """Number of tokens of the item."""
 
     @property
     def tokens_used(self) -> int:
-        """Tokens of it that the model was given."""
+        """Number of tokens of the item that the model read."""
 
 
 class Lengths(NamedTuple):
-    """How many tokens an item has, and how many of them the model was given."""
+    """Number of tokens of an item, and the number that the model read."""
 
     tokens_total: int
     tokens_used: int
@@ -37,102 +37,102 @@ class Lengths(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """One thing that is wrong with an answer that consists of several."""
+    """One error in an answer that consists of several parts."""
 
     kind: str
-    """What kind of mistake it is, such as ``missed``."""
+    """The type of error, such as ``missed``."""
     truth: str | None
-    """What would have been right, if anything."""
+    """The expected value, if any."""
     answer: str | None
-    """What was answered instead, if anything."""
+    """The predicted value, if any."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judgement:
-    """The answer to one item beside its truth."""
+    """The answer to one item, compared with its ground truth."""
 
     where: str
-    """File and line of the item; of data in memory its row."""
+    """File and line of the item; for data in memory, its row."""
     texts: Mapping[str, str | tuple[str, ...]]
-    """What the model read, by the names that users know."""
+    """The input texts of the model, by their user-visible names."""
     truth: Any
-    """Ready for JSON."""
+    """As JSON-serializable values."""
     answer: Any
-    """In the form of the truth."""
+    """In the same form as the ground truth."""
     right: bool | None
-    """None where answers are only nearer to the truth or further from it."""
+    """None if answers are not right or wrong but only closer to or further from the truth."""
     worth: float | None
-    """How good the answer is, more is better; None if one item alone does not tell."""
+    """Quality of the answer, higher is better; None if a single item has no meaningful score."""
     confidence: float | None
-    """How sure the model is, from 0 to 1, if it says."""
+    """Confidence of the model from 0 to 1, if it reports one."""
     counts: tuple[float, ...]
-    """The numbers from which the scores of all items follow; as many for each item."""
+    """Numbers from which the scores over all items are computed; the same length for each item."""
     decisions: tuple[tuple[float, bool], ...] = ()
-    """The probability of each thing that was decided, and whether it is right."""
+    """The probability of each decision, and whether the decision is right."""
     faults: tuple[Fault, ...] = ()
-    """What is wrong, where that can be told apart."""
+    """The individual errors, if they can be told apart."""
     doubtful: str | None = None
-    """What to explain of an answer that consists of several, as ``heedful explain --target`` takes
-    it; None for the answer as such."""
+    """The part of a multi-part answer to explain, as a value for ``heedful explain --target``; None
+    for the whole answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judge(Generic[AnswerT, RecordT]):
-    """How a task's answers are judged."""
+    """How to judge the answers of a task."""
 
     judged: Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[Judgement]]
-    """Answers and records with the truth to judgements, in their order."""
+    """Takes answers and labelled records; yields their judgements in order."""
     measure: Measure
-    """How scores follow from the counts of all items, under the keys of the task's scores."""
+    """How to compute the scores from the counts of all items; keys as in the task's scores."""
     worth: str | None = None
-    """What `Judgement.worth` is, where it says more than whether the answer is right."""
+    """Name of `Judgement.worth`, if it is more than whether the answer is right."""
     text_metrics: Mapping[str, Any] = field(default_factory=dict)
-    """Metrics of sacreBLEU by which answers that are texts are judged."""
+    """sacreBLEU metrics for answers that are texts."""
     labels: tuple[str, ...] = ()
-    """What the run tells apart; runs that tell other things apart cannot be compared."""
+    """The classes of the run; runs with different classes cannot be compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged(Generic[RecordT]):
-    """An item of some data, and what its answer is worth."""
+    """An item of the data, with the judgement of its answer."""
 
     number: int
-    """From 0, in the order of the data."""
+    """Index in the data, from 0."""
     record: RecordT
     judgement: Judgement
     lengths: Lengths
 
 
 AnyJudge: TypeAlias = Judge[Any, Any]
-"""Some judge, where it does not matter whose."""
+"""The judge of any task."""
 
 
 def each(
     judge: Callable[[AnswerT, RecordT], Judgement],
 ) -> Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[Judgement]]:
-    """Return what judges each item by itself."""
+    """Return a function that judges each item independently."""
     return lambda pairs: (judge(answer, record) for answer, record in pairs)
 
 
 def judge_all(
     judge: Judge[AnswerT, RecordT], answered: Iterable[tuple[AnswerT, RecordT]]
 ) -> Iterator[Judged[RecordT]]:
-    """Judge answers, and say what they were given to."""
-    waiting: deque[tuple[Lengths, RecordT]] = deque()
+    """Judge answers, and yield each judgement with its record and lengths."""
+    pending: deque[tuple[Lengths, RecordT]] = deque()
 
-    def passing() -> Iterator[tuple[AnswerT, RecordT]]:
+    def answered_pairs() -> Iterator[tuple[AnswerT, RecordT]]:
         for answer, record in answered:
-            waiting.append((Lengths(answer.tokens_total, answer.tokens_used), record))
+            pending.append((Lengths(answer.tokens_total, answer.tokens_used), record))
             yield answer, record
 
-    for number, judgement in enumerate(judge.judged(passing())):
-        lengths, record = waiting.popleft()
+    for number, judgement in enumerate(judge.judged(answered_pairs())):
+        lengths, record = pending.popleft()
         judgement = replace(judgement, where=naming_rows(judgement.where))
         yield Judged(number=number, record=record, judgement=judgement, lengths=lengths)
 
 
 def row_of(judge: AnyJudge, judged: Judged[Any]) -> dict[str, Any]:
-    """Return an item as the file of predictions holds it: every row of a task has the same keys."""
+    """Return an item as a row of the predictions file; all rows of a task have the same keys."""
     judgement, lengths = judged.judgement, judged.lengths
     row: dict[str, Any] = {"where": judgement.where, **judgement.texts}
     row |= {"truth": judgement.truth, "answer": judgement.answer}

@@ -1,6 +1,6 @@
-"""What a student learns from its teacher about a batch, and the loss of it.
+"""Distillation losses: what a student learns from its teacher about a batch.
 
-Shapes: N rows that are compared, C numbers of a row.
+Shapes: N rows to compare, C values of a row.
 """
 
 from collections.abc import Callable
@@ -12,33 +12,33 @@ from torch import Tensor
 from heedful import losses
 
 Kind = Literal["classes", "switches", "numbers", "vectors"]
-"""What a row is: scores of classes of which one is right; scores of outputs that are each right or
-not; numbers; a vector of which the direction counts."""
+"""Type of a row: class logits of which one class is right; independent binary logits; numbers; a
+vector of which only the direction counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lesson:
-    """One thing that a student is to tell as its teacher does."""
+    """One output that the student learns from the teacher."""
 
     kind: Kind
     count: float
-    """What the sum of the losses is divided by: how many rows there are, or numbers."""
+    """Divisor of the summed loss: the number of rows, or of values."""
     read: Callable[[Any], Tensor]
-    """Takes what is compared from what a model returns. Shape (N, C)."""
+    """Extracts the values to compare from a model's output. Shape (N, C)."""
 
     def loss(self, student: Any, teacher: Any, temperature: float) -> Tensor:
-        """Return the sum of the losses.
+        """Return the summed loss.
 
         Args:
-            student: what the student returned for the batch.
-            teacher: what the teacher returned.
-            temperature: what scores are divided by first.
+            student: the student's output for the batch.
+            teacher: the teacher's output for the batch.
+            temperature: the divisor of logits before the softmax or sigmoid.
         """
-        rows, right = self.read(student), self.read(teacher).detach()
+        predictions, targets = self.read(student), self.read(teacher).detach()
         if self.kind == "classes":
-            return losses.soft_cross_entropy(rows, right, temperature)[0]
+            return losses.soft_cross_entropy(predictions, targets, temperature)[0]
         if self.kind == "switches":
-            return losses.soft_binary_cross_entropy(rows, right, temperature)[0]
+            return losses.soft_binary_cross_entropy(predictions, targets, temperature)[0]
         if self.kind == "vectors":
-            return losses.cosine_distance(rows, right)[0]
-        return losses.mse(rows, right)[0]
+            return losses.cosine_distance(predictions, targets)[0]
+        return losses.mse(predictions, targets)[0]

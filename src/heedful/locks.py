@@ -1,4 +1,4 @@
-"""The lock of a folder, which one process at a time holds."""
+"""A lock file that only one process at a time can hold in a folder."""
 
 import sys
 from collections.abc import Iterator
@@ -13,38 +13,38 @@ if sys.platform != "win32":
     import fcntl
 
 LOCK = ".lock"
-"""File of a folder that a process holds while it works there."""
+"""Name of the lock file."""
 
 
 @contextmanager
 def locked(folder: Path, otherwise: str) -> Iterator[None]:
-    """Hold the lock of a folder, a file that is made in it, and deleted at the end.
+    """Hold the lock of a folder: a lock file, created at the start and deleted at the end.
 
-    The system lets go of it when the process ends, however that happens. Where files cannot be
-    locked, as on Windows, nothing is held.
+    The system releases the lock when the process ends, even if it is killed. Where files cannot be
+    locked, as on Windows, there is no lock.
 
     Args:
-        folder: there is one; it may be gone at the end.
-        otherwise: what to tell the user if another process holds it.
+        folder: an existing folder. It may be gone at the end.
+        otherwise: error message if another process holds the lock.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds the lock.
     """
     path = folder / LOCK
     with naming(path):
         lock = path.open("a", encoding="utf-8")
     with lock:
         if sys.platform != "win32":
-            _take(lock, otherwise)
+            _acquire(lock, otherwise)
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
 
 
-def _take(lock: IO[str], otherwise: str) -> None:
+def _acquire(lock: IO[str], otherwise: str) -> None:
     try:
-        # Held by this process alone: what reads data for it may end a little later.
+        # ``lockf``: child processes, such as data readers that end later, do not inherit the lock.
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         raise UserError(otherwise) from None

@@ -1,6 +1,6 @@
-"""Losses as (sum, count), so that sums over batches, steps and ranks are exact.
+"""Losses as (sum, count), so that totals over batches, steps and ranks are exact.
 
-The mean is ``sum / count``; it equals the mean reduction of torch's function of the same name.
+The mean is ``sum / count``. It equals the mean reduction of torch's function of the same name.
 Half-precision scores are summed in float32.
 
 Shapes: B batch, C classes or outputs, D width of a vector, ... any dimensions.
@@ -18,13 +18,13 @@ from heedful.errors import UserError, check_known
 from heedful.host import waits
 
 IGNORED = -100
-"""The label that does not count, as in torch."""
+"""The label that is ignored, as in torch."""
 
 Reduction = Literal["mean", "sum"]
 """How to combine the losses of all labels."""
 
 _CACHED = 2**18
-"""Logits that are worked on at once: they fit into a core's own cache."""
+"""Logits in one chunk: they fit into the cache of a core."""
 
 
 def cross_entropy(
@@ -34,17 +34,17 @@ def cross_entropy(
     class_weights: Tensor | None = None,
     label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
-    """Cross entropy of one right class.
+    """Cross entropy with one correct class.
 
     Args:
         logits: shape (..., C).
-        labels: classes 0 to C - 1, or -100 for a label that does not count. Shape (...).
+        labels: classes 0 to C - 1, or -100 for an ignored label. Shape (...).
         class_weights: the weight of each class. Shape (C,).
-        label_smoothing: the probability that is divided equally among all classes, the right one
-            included (Szegedy et al. 2016, section 7). From 0 to 1; 0 with weights.
+        label_smoothing: the probability mass spread evenly over all classes, the correct one
+            included (Szegedy et al. 2016, section 7). From 0 to 1; must be 0 with weights.
 
     Returns:
-        The sum over the labels, and their number; with weights, the sum of their weights.
+        The sum over the labels and their number; with weights, the sum of their weights.
 
     Raises:
         UserError: the smoothing is out of range, or combined with weights.
@@ -58,18 +58,18 @@ def cross_entropy(
     if class_weights is None:
         total: Tensor = _CrossEntropy.apply(scores, labels, label_smoothing)  # type: ignore[no-untyped-call]
         return total, counted.sum()
-    scores = _wide(scores)
+    scores = _upcast(scores)
     weights = class_weights.to(scores)
     total = F.cross_entropy(scores, labels, weights, ignore_index=IGNORED, reduction="sum")
     return total, (weights[labels.clamp(min=0)] * counted).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Cross entropy that computes its gradient too, a few rows at a time that stay in the cache.
+    """Cross entropy that computes loss and gradient together, in chunks of rows that fit the cache.
 
-    With p the softmax, y the right class and e the smoothing, the loss of a row is
-    -(1 - e) log p_y - e/C sum(log p), and its gradient p - e/C, minus 1 - e at y. The gradient is
-    the only tensor as large as the logits that is kept.
+    With p the softmax, y the correct class and e the smoothing, the loss of a row is
+    -(1 - e) log p_y - e/C sum(log p). Its gradient is p - e/C, minus 1 - e at y. The only saved
+    tensor as large as the logits is the gradient.
     """
 
     @staticmethod
@@ -77,20 +77,20 @@ class _CrossEntropy(torch.autograd.Function):
         classes = logits.shape[1]
         rows = len(logits) if waits(logits.device) else _CACHED // classes
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
-        total = _wide(logits.new_zeros(()))
+        total = _upcast(logits.new_zeros(()))
         for start in range(0, len(logits), max(rows, 1)):
-            part = slice(start, start + max(rows, 1))
-            counted = (labels[part] != IGNORED)[:, None]
-            right = labels[part, None].clamp(min=0)
-            log_probabilities = _wide(logits[part]).log_softmax(-1)
-            losses = (smoothing - 1) * log_probabilities.gather(1, right)
+            chunk = slice(start, start + max(rows, 1))
+            is_counted = (labels[chunk] != IGNORED)[:, None]
+            targets = labels[chunk, None].clamp(min=0)
+            log_probabilities = _upcast(logits[chunk]).log_softmax(-1)
+            losses = (smoothing - 1) * log_probabilities.gather(1, targets)
             if smoothing:
                 losses -= smoothing / classes * log_probabilities.sum(1, keepdim=True)
-            total += losses.masked_fill(~counted, 0.0).sum()
+            total += losses.masked_fill(~is_counted, 0.0).sum()
             if gradient is not None:
-                slopes = log_probabilities.exp_().sub_(smoothing / classes)
-                slopes.scatter_add_(1, right, slopes.new_full(right.shape, smoothing - 1))
-                gradient[part] = slopes.masked_fill_(~counted, 0.0)
+                gradients = log_probabilities.exp_().sub_(smoothing / classes)
+                gradients.scatter_add_(1, targets, gradients.new_full(targets.shape, smoothing - 1))
+                gradient[chunk] = gradients.masked_fill_(~is_counted, 0.0)
         ctx.save_for_backward(gradient)
         return total
 
@@ -109,11 +109,11 @@ def mse(predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         targets: the same shape.
 
     Returns:
-        The sum over the numbers, and how many there are.
+        The sum over the values and their number.
     """
-    predictions = _wide(predictions)
+    predictions = _upcast(predictions)
     total = F.mse_loss(predictions, targets.to(predictions), reduction="sum")
-    return total, _number_of(targets)
+    return total, _count(targets)
 
 
 def binary_cross_entropy(
@@ -123,18 +123,18 @@ def binary_cross_entropy(
     class_weights: Tensor | None = None,
     positive_weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Cross entropy of independent yes-or-no answers.
+    """Cross entropy of independent binary outputs.
 
     Args:
         logits: shape (..., C).
-        labels: 0, 1, or a probability between. Shape (..., C).
+        labels: 0, 1, or a probability in between. Shape (..., C).
         class_weights: the weight of each output. Shape (C,).
-        positive_weights: the weight of a yes; that of a no is 1. Shape (C,).
+        positive_weights: the weight of positive labels; negative ones have weight 1. Shape (C,).
 
     Returns:
-        The sum over the outputs, and how many there are (without weights, as in torch).
+        The sum over the outputs and their number (without weights, as in torch).
     """
-    logits = _wide(logits)
+    logits = _upcast(logits)
     total = F.binary_cross_entropy_with_logits(
         logits,
         labels.to(logits),
@@ -142,32 +142,35 @@ def binary_cross_entropy(
         pos_weight=None if positive_weights is None else positive_weights.to(logits),
         reduction="sum",
     )
-    return total, _number_of(labels)
+    return total, _count(labels)
 
 
 def partners(
     first: Tensor, second: Tensor, *, shared: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Cross entropy of each text's partner among the partners of its batch (Henderson et al. 2017).
+    """Contrastive loss with in-batch negatives (Henderson et al. 2017).
 
-    The mean of both directions.
+    It is the cross entropy of each text's partner among all partners of the batch, averaged over
+    both directions.
 
     Args:
-        first: vectors of length 1, one for each pair. Shape (B, D).
-        second: those of their partners. Shape (B, D).
-        shared: whether two pairs share a text, on whichever sides, so that neither is a wrong
-            answer to the other; the diagonal is ignored. Shape (B, B), bool.
-        scale: factor of the cosines.
+        first: unit vectors of the first texts of the pairs. Shape (B, D).
+        second: unit vectors of their partners. Shape (B, D).
+        shared: whether two pairs share a text, on whichever sides, so that they are not negatives
+            of each other; the diagonal is ignored. Shape (B, B), bool.
+        scale: factor of the cosine similarities (inverse temperature).
 
     Returns:
-        The sum over the pairs, and how many there are.
+        The sum over the pairs and their number.
     """
-    right = torch.arange(len(first), device=first.device)
-    others = right[:, None] != right
-    scores = (scale * _wide(first) @ _wide(second).T).masked_fill(shared & others, -math.inf)
-    forth, count = cross_entropy(scores, right)
-    back, _ = cross_entropy(scores.T, right)
-    return (forth + back) / 2, count
+    targets = torch.arange(len(first), device=first.device)
+    off_diagonal = targets[:, None] != targets
+    scores = (scale * _upcast(first) @ _upcast(second).T).masked_fill(
+        shared & off_diagonal, -math.inf
+    )
+    forward_loss, count = cross_entropy(scores, targets)
+    backward_loss, _ = cross_entropy(scores.T, targets)
+    return (forward_loss + backward_loss) / 2, count
 
 
 def soft_cross_entropy(
@@ -175,63 +178,63 @@ def soft_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Kullback-Leibler divergence from a teacher's probabilities (Hinton et al. 2015, section 2).
 
-    Both logits are divided by the temperature, and the divergence multiplied by its square, so that
-    the size of the gradient does not depend on it.
+    Both logits are divided by the temperature. The divergence is multiplied by its square, so that
+    the size of the gradient does not depend on the temperature.
 
     Args:
-        logits: the student's. Shape (N, C).
-        teacher: the teacher's; where one is minus infinity, the student's is, too. Shape (N, C).
+        logits: logits of the student. Shape (N, C).
+        teacher: logits of the teacher; where one is -inf, the student's is too. Shape (N, C).
         temperature: above 0.
 
     Returns:
-        The sum over the rows, and how many there are.
+        The sum over the rows and their number.
     """
-    wanted = (_wide(teacher) / temperature).log_softmax(-1)
-    told = (_wide(logits) / temperature).log_softmax(-1)
-    excess = (wanted - told).masked_fill(wanted.isneginf(), 0.0)
-    total = (wanted.exp() * excess).sum() * temperature**2
+    teacher_log = (_upcast(teacher) / temperature).log_softmax(-1)
+    student_log = (_upcast(logits) / temperature).log_softmax(-1)
+    difference = (teacher_log - student_log).masked_fill(teacher_log.isneginf(), 0.0)
+    total = (teacher_log.exp() * difference).sum() * temperature**2
     return total, torch.full((), len(logits), device=logits.device)
 
 
 def soft_binary_cross_entropy(
     logits: Tensor, teacher: Tensor, temperature: float
 ) -> tuple[Tensor, Tensor]:
-    """Do the same for independent yes-or-no answers.
+    """Kullback-Leibler divergence of independent binary outputs; see `soft_cross_entropy`.
 
     Args:
-        logits: the student's. Shape (N, C).
-        teacher: the teacher's. Shape (N, C).
+        logits: logits of the student. Shape (N, C).
+        teacher: logits of the teacher. Shape (N, C).
         temperature: above 0.
 
     Returns:
-        The sum over the outputs, and how many there are.
+        The sum over the outputs and their number.
     """
-    wanted, told = _wide(teacher) / temperature, _wide(logits) / temperature
-    yes = wanted.sigmoid() * (F.logsigmoid(wanted) - F.logsigmoid(told))
-    no = (-wanted).sigmoid() * (F.logsigmoid(-wanted) - F.logsigmoid(-told))
-    return (yes + no).sum() * temperature**2, _number_of(logits)
+    target, student = _upcast(teacher) / temperature, _upcast(logits) / temperature
+    positive = target.sigmoid() * (F.logsigmoid(target) - F.logsigmoid(student))
+    negative = (-target).sigmoid() * (F.logsigmoid(-target) - F.logsigmoid(-student))
+    return (positive + negative).sum() * temperature**2, _count(logits)
 
 
 def cosine_distance(vectors: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
-    """1 - the cosine of each vector and the teacher's (Sanh et al. 2019, section 3).
+    """Cosine distance, 1 - cos, to the teacher's vectors (Sanh et al. 2019, section 3).
 
     Args:
-        vectors: the student's. Shape (N, D).
-        teacher: the teacher's. Shape (N, D).
+        vectors: vectors of the student. Shape (N, D).
+        teacher: vectors of the teacher. Shape (N, D).
 
     Returns:
-        The sum over the vectors, and how many there are.
+        The sum over the vectors and their number.
     """
-    cosines = F.cosine_similarity(_wide(vectors), _wide(teacher), dim=-1)
+    cosines = F.cosine_similarity(_upcast(vectors), _upcast(teacher), dim=-1)
     return (1 - cosines).sum(), torch.full((), len(vectors), device=vectors.device)
 
 
 def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
-    """Return the mean or the sum of losses; the mean of none is NaN, and changes no weight.
+    """Return the mean or the sum of losses; the mean of no losses is NaN with a gradient of 0.
 
     Args:
-        total: their sum.
-        count: how many there are.
+        total: sum of the losses.
+        count: number of losses.
         reduction: ``mean`` or ``sum``.
 
     Raises:
@@ -240,14 +243,14 @@ def reduced(total: Tensor, count: Tensor, reduction: Reduction) -> Tensor:
     check_known("reduction", reduction, get_args(Reduction))
     if reduction == "sum":
         return total
-    # The mean of none is no number, as in the reference; its gradient is 0, not 0 times infinity.
-    some = count != 0
-    return torch.where(some, total / count.where(some, 1), math.nan)
+    # The mean of no losses is NaN, as in the reference. Its gradient is 0, not 0 times infinity.
+    nonempty = count != 0
+    return torch.where(nonempty, total / count.where(nonempty, 1), math.nan)
 
 
-def _wide(tensor: Tensor) -> Tensor:
+def _upcast(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor
 
 
-def _number_of(targets: Tensor) -> Tensor:
+def _count(targets: Tensor) -> Tensor:
     return torch.full((), targets.numel(), device=targets.device)

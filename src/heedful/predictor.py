@@ -1,7 +1,7 @@
-"""A run folder as a function from text to answers.
+"""A finished run as a function from text to answers.
 
-The command line, evaluation during and after training, and Python all go through here, so that
-they cannot differ.
+The command line, the Python API and all evaluations use this module, so that their answers cannot
+differ.
 """
 
 import copy
@@ -45,34 +45,34 @@ from heedful.training.device import (
     prepare_products,
 )
 
-# Examples sorted by length together: enough to fill batches without padding, few enough that memory
-# does not grow with the file.
+# Examples to sort by length at a time: enough to fill batches with little padding, few enough to
+# bound memory use for a large file.
 _SORTED_TOGETHER = 4096
-# Of each length that single texts have, those of a block: so that the next such text need not wait.
+# oneDNN kernels to cache: those of a block for each length of a single text, to avoid recompiling.
 _KERNELS = 512
 _DEFAULT = PredictSettings()
 
 
 Asked: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
-"""A text, or several that belong together; of a run on pictures a name of a file, or its bytes."""
+"""A text, or several that belong to one item; for a picture model, a file name or its bytes."""
 
 
 class Predictor:
-    """Answers with a model.
+    """Answers texts with a trained model.
 
     Args:
-        model: the model; it is not changed, and a copy is made where the precision asks for one.
-        tokenizer: its tokenizer.
-        record: what the run folder says of it.
-        settings: precision and device, and how to compute where a call does not say.
-        name: of the run.
+        model: the model. It is not changed; it is copied if the precision or device differs.
+        tokenizer: the model's tokenizer.
+        record: the record of the run.
+        settings: precision and device, and defaults for each call.
+        name: the name of the run.
 
     Attributes:
-        model: the model in its readable form, in the precision that was asked for. One that is put
-            in its place, or is changed, answers as it is, without a compiled form.
+        model: the uncompiled model in the requested precision. A model that is assigned to this
+            attribute, or modified in place, runs without compilation.
 
     Raises:
-        UserError: an option would change nothing, or the model has no form in int8.
+        UserError: an option would have no effect, or the model cannot run in int8.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Predictor:
         return f"<Predictor {self.name!r}: {self.task.card()}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the compiled form: its weights, packed for this machine, cannot be stored."""
+        """Omit the compiled model: its weights are packed for this machine and cannot be stored."""
         left_out = ("_compiled", "_compiled_of", "_structure")
         return {name: value for name, value in vars(self).items() if name not in left_out}
 
@@ -120,17 +120,17 @@ class Predictor:
         self._compile()
 
     def score_by(self, settings: ScoreSettings) -> None:
-        """Say how the answers are to be scored.
+        """Set how the answers are scored.
 
         Raises:
-            UserError: the task is not scored so.
+            UserError: the task does not support these settings.
         """
         if settings != ScoreSettings():
             self.task = self.task.scored_by(settings)
 
     @property
     def compiled(self) -> Compiled:
-        """What computes the answers: the compiled form of the model, or the model as it is."""
+        """The compiled model that computes the answers, or the plain model if there is none."""
         if self.model is not self._compiled_of:
             return Compiled(self.model, kernels.PLAIN, "the model was put in the place of another")
         if self._structure.is_changed():
@@ -139,7 +139,7 @@ class Predictor:
 
     @property
     def kernel(self) -> str:
-        """What computes: see `heedful.compiled.model.Compiled`."""
+        """The kernel that computes the answers: see `heedful.compiled.model.Compiled`."""
         return self.compiled.kernel
 
     @classmethod
@@ -152,16 +152,16 @@ class Predictor:
     ) -> "Predictor":
         """Load a finished run.
 
-        Some folders of other programs are like runs: see ``heedful.interop.READERS``.
+        Model folders of some other libraries also work: see ``heedful.interop.READERS``.
 
         Args:
-            run: the folder.
-            settings: how to compute.
-            mapped: whether weights may stay in their file, mapped into memory, which is sooner
-                done. Whoever then writes into the file changes the model, or ends the process.
+            run: the run folder.
+            settings: the prediction settings.
+            mapped: whether weights may stay memory-mapped, which loads faster. If another process
+                then writes to the file, the model changes or this process crashes.
 
         Raises:
-            UserError: the folder is none of these, is unfinished, or one of its files is damaged.
+            UserError: the folder is not a run, is unfinished, or has a damaged file.
         """
         keep_few_kernels(_KERNELS)
         folder = as_path("run", run)
@@ -170,9 +170,9 @@ class Predictor:
         record = answering_record(folder)
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
-        # Nobody's yet, so no copy is needed.
+        # The model has no other owner yet, so it can be converted without a copy.
         task = read_task(record, folder)
-        with torch.inference_mode(False):  # else its weights could give no explanation
+        with torch.inference_mode(False):  # explanations need gradients, and so normal tensors
             model = in_precision(task.load(folder, record.head), device, dtype)
         check_fit(folder, task, record, model, settings.max_length or record.max_length)
         if not mapped:
@@ -183,30 +183,30 @@ class Predictor:
         return cls(model, reader, record, settings, name=name)
 
     def __call__(self, texts: Asked | Iterable[Asked], **options: Unpack[PredictOptions]) -> Any:
-        """Answer for one text (or a pair as a tuple), or for a list of them.
+        """Answer one text (or a pair as a tuple), or a list of them.
 
         Args:
             texts: one or several.
-            options: fields of `PredictSettings`, for this call alone.
+            options: fields of `PredictSettings`, for this call only.
 
         Returns:
-            The answer of the run's task, or a list of them.
+            The answer of the run's task, or a list of answers.
         """
         if isinstance(texts, str | tuple | bytes | os.PathLike):
             return next(self.predict([texts], **options))
         return list(self.predict(texts, **options))
 
     def predict(self, texts: Iterable[Asked], **options: Unpack[PredictOptions]) -> Iterator[Any]:
-        """Answer for each text, or pair, in its order, holding only some thousands at a time.
+        """Yield the answer to each text or pair in order, with a few thousand in memory at a time.
 
         Args:
-            texts: a list, a column of a table, or anything that gives them one by one; but not a
-                single text, which the predictor itself takes.
-            options: fields of `PredictSettings`, for this call alone.
+            texts: a list, a column of a table, or any other iterable. For a single text, call the
+                predictor itself.
+            options: fields of `PredictSettings`, for this call only.
 
         Raises:
-            UserError: at once for a wrong option, and for a single text or a table; during
-                iteration for what is no text.
+            UserError: immediately for an invalid option, a single text or a table; during iteration
+                for an item that is not a text.
         """
         with naming_arguments():
             settings = with_options(self.settings, options)
@@ -220,10 +220,10 @@ class Predictor:
                 first += len(chunk)
 
     def records(self, texts: Iterable[Any]) -> list[Any]:
-        """Return the records of some texts, or pictures.
+        """Make records from texts or pictures.
 
         Raises:
-            UserError: they are something else.
+            UserError: an item has another type.
         """
         return list(self.task.from_texts(list(self._checked_texts(texts))))
 
@@ -236,20 +236,20 @@ class Predictor:
         records: Iterable[Any],
         settings: PredictSettings | None = None,
     ) -> Iterator[Any]:
-        """Answer for each record of the task, in its order, holding only some thousands at a time.
+        """Yield the answer to each record in order, with a few thousand in memory at a time.
 
         Args:
-            records: as the task's ``read`` gives them.
-            settings: how to compute; by default as the predictor was told.
+            records: records as returned by the task's ``read``.
+            settings: the prediction settings; default: those of the predictor.
         """
         settings = settings or self.settings
-        for some, encoded in self.encoded(records, settings):
-            yield from self.decode(some, encoded, settings)
+        for chunk, encoded in self.encoded(records, settings):
+            yield from self.decode(chunk, encoded, settings)
 
     def encoded(
         self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
     ) -> Iterator[tuple[list[Any], list[Fitted[Example]]]]:
-        """Yield some thousands of records at a time, with what `encode` makes of each."""
+        """Yield a few thousand records at a time, with the encoding of each."""
         records, copies = tee(records)
         encoded = self.encode(copies, settings, labelled=labelled)
         while chunk := _gather(encoded):
@@ -258,12 +258,12 @@ class Predictor:
     def encode(
         self, records: Iterable[Any], settings: PredictSettings, *, labelled: bool = False
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into examples of the model: the first half of `answers`.
+        """Encode records into model inputs: the first half of `answers`.
 
         Raises:
             UserError: an option has no effect, or a record cannot be encoded.
         """
-        if settings is not self.settings:  # which were checked when the run was loaded
+        if settings is not self.settings:  # the default settings were checked on loading
             check_options(self.task, settings)
         fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
         return self.task.encode(records, self.tokenizer, fit, labelled=labelled)
@@ -274,12 +274,12 @@ class Predictor:
         encoded: Sequence[Fitted[Example]],
         settings: PredictSettings,
     ) -> Iterator[Any]:
-        """Answer for records that are encoded: the second half of `answers`.
+        """Answer encoded records: the second half of `answers`.
 
         Args:
-            records: the records, in any number that memory holds.
-            encoded: what `encode` made of each, with the same settings.
-            settings: how to compute.
+            records: the records, as many as fit in memory.
+            encoded: the result of `encode` for each record, with the same settings.
+            settings: the prediction settings.
         """
         computed = self.computed(encoded, settings)
         for record, fitted, outputs in zip(records, encoded, computed, strict=True):
@@ -292,31 +292,31 @@ class Predictor:
         *,
         draws: Sequence[int] | None = None,
     ) -> Iterator[list[Any]]:
-        """Yield what the task computes for the examples of each record; see `decode`.
+        """Yield the output of `Task.compute` for all examples of each record; see `decode`.
 
         Args:
-            encoded: what `encode` made of each record, with the same settings.
-            settings: how to compute.
-            draws: numbers of the records, by which is drawn what is scored; None where the truth
-                was not encoded.
+            encoded: the result of `encode` for each record, with the same settings.
+            settings: the prediction settings.
+            draws: the numbers of the records, which seed the random targets to score; None if the
+                ground truth was not encoded.
         """
         outputs = self._compute(encoded, settings, draws)
         for fitted in encoded:
             yield [next(outputs) for _ in fitted.pieces]
 
     def plan(self, lengths: Sequence[int], settings: PredictSettings) -> list[Positions]:
-        """Decide which examples are computed together, by how many tokens each has."""
+        """Group examples into batches by their lengths in tokens."""
         return plan_pass(
             lengths,
             batch_tokens=self.tokens_at_once(settings),
-            max_items=_most_items(settings),
-            # Writing takes a step for each token of a batch's longest text, whatever else is in it:
-            # one batch more costs far more than what padding there is to read.
+            max_items=_max_items(settings),
+            # Generation takes a step per token of the longest text in the batch, however large the
+            # batch: an extra batch costs far more than the padding that it avoids.
             most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
         )
 
     def tokens_at_once(self, settings: PredictSettings) -> int:
-        """Return the most tokens of a batch."""
+        """Return the maximum number of tokens of a batch."""
         return settings.batch_tokens or self._tokens_at_once
 
     def _max_length(self, settings: PredictSettings) -> int:
@@ -329,7 +329,7 @@ class Predictor:
     def _random_rows(self) -> list[Tensor]:
         if "see" in self.task.abilities:
             return random_pictures(self.tokenizer)
-        assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators ask for none
+        assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators have no int8 form
         return random_rows(
             self.tokenizer.layout.begin,
             self.tokenizer.layout.end,
@@ -344,57 +344,57 @@ class Predictor:
         settings: PredictSettings,
         draws: Sequence[int] | None,
     ) -> Iterator[Any]:
-        """Return what the task computes for each example of the items, in order, on the CPU."""
+        """Return the output of `Task.compute` for each example in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
-        numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
+        record_numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
         outputs: list[Any] = [None] * len(examples)
         forward = self.compiled.model
         for rows in self.plan([len(example.ids) for example in examples], settings):
-            draw = None if draws is None else Draw(seed=0, epoch=0, rows=numbers[rows])
+            draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.compute(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
-            _check_numbers(computed)
+            _check_not_nan(computed)
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output
         return iter(outputs)
 
 
-def _check_numbers(computed: Sequence[Any] | Tensor) -> None:
-    for part in [computed] if isinstance(computed, Tensor) else computed:
-        if isinstance(part, Tensor) and part.is_floating_point() and part.isnan().any():
+def _check_not_nan(computed: Sequence[Any] | Tensor) -> None:
+    for tensor in [computed] if isinstance(computed, Tensor) else computed:
+        if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.isnan().any():
             raise UserError("what the model computes is not a number; the model is damaged")
 
 
-def _most_items(settings: PredictSettings) -> int:
-    """Return the largest batch in texts: smaller where many texts are generated for each."""
+def _max_items(settings: PredictSettings) -> int:
+    """Return the maximum number of texts in a batch: lower if many texts are generated for each."""
     hypotheses = settings.top if settings.sample else settings.beam
     return max(1, settings.batch_size // max(1, hypotheses // _DEFAULT.beam))
 
 
 def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
-    """Take the next items, until they have examples enough."""
-    items, examples = [], 0
-    while examples < _SORTED_TOGETHER and (item := next(encoded, None)) is not None:
+    """Take items until they have `_SORTED_TOGETHER` examples."""
+    items, num_examples = [], 0
+    while num_examples < _SORTED_TOGETHER and (item := next(encoded, None)) is not None:
         items.append(item)
-        examples += max(len(item.pieces), 1)  # an empty text may have none
+        num_examples += max(len(item.pieces), 1)  # an empty text may have no example
     return items
 
 
-_EVERY_TASK = frozenset(
+_COMMON_OPTIONS = frozenset(
     {"precision", "device", "long_text", "max_length", "batch_size", "batch_tokens"}
 )
 
 
 def check_options(task: AnyTask, settings: PredictSettings) -> None:
-    """Refuse an option that would change nothing.
+    """Refuse an option that would have no effect.
 
     Raises:
-        UserError: it is one of other tasks, or decides draws where none are drawn.
+        UserError: the task has no such option, or a sampling option is given without sampling.
     """
     for field in fields(PredictSettings):
         option = option_of(field.name)
-        if getattr(settings, field.name) == field.default or field.name in _EVERY_TASK:
+        if getattr(settings, field.name) == field.default or field.name in _COMMON_OPTIONS:
             continue
         if field.name not in task.answer_options:
             raise UserError(f"{option} has no effect on {with_article(task.name)} run")
@@ -411,10 +411,10 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
 
 
 def with_options(settings: PredictSettings, options: PredictOptions) -> PredictSettings:
-    """Return settings with what a call says.
+    """Return settings with the options of a call.
 
     Raises:
-        UserError: an option is misspelt, out of range, or was decided when the run was loaded.
+        UserError: an option is misspelt, out of range, or fixed when the run is loaded.
     """
     for name in ("precision", "device"):
         if name in options:
@@ -425,7 +425,7 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
 
 
 def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:
-    """Return the model in evaluation mode in a number format; a copy if that changes anything."""
+    """Return the model in evaluation mode; a copy if its dtype or device must change."""
     parameter = next(model.parameters())
     if parameter.dtype is not dtype or parameter.device != device:
         model = in_precision(copy.deepcopy(model), device, dtype)
@@ -436,9 +436,9 @@ def load(run: str | os.PathLike[str], **options: Unpack[PredictOptions]) -> Pred
     """Load a finished run as a function from text to answer: ``load("runs/tickets")("a text")``.
 
     Args:
-        run: the run folder, or a folder of transformers, sentence-transformers or Marian that can
-            answer.
-        options: fields of `PredictSettings`; all but precision and device can change at each call.
+        run: the run folder, or a supported model folder of transformers, sentence-transformers or
+            Marian.
+        options: fields of `PredictSettings`; calls can override all but precision and device.
     """
     with naming_arguments():
         return Predictor.load(run, replace(_DEFAULT, **checked_options(options)))

@@ -1,4 +1,4 @@
-"""What turns items into what a model reads: the tokenizer of a folder, or its image processor."""
+"""Load the preprocessor of a model folder: its tokenizer or its image processor."""
 
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,18 @@ from heedful.tokens import TranslationTokenizer, load_tokenizer
 
 
 def load_reader(folder: Path, *, outside: bool = False) -> Any:
-    """Load what a folder holds for its model.
+    """Load the tokenizer or image processor of a folder.
 
-    Types of tokens are words to a GPT-2, whose vectors it adds. One that the reference has trained
-    beside a tokenizer that tells them, such as a BERT's, was told those of single texts, too. Our
-    runs are not.
+    GPT-2 embeds token types as words and adds these vectors. If the reference library trained a
+    GPT-2 with a tokenizer that returns token types, such as BERT's, single texts had token types
+    too. In heedful's own runs they have none.
 
     Args:
-        folder: a run, or what is like one.
-        outside: whether another program has trained it.
+        folder: a run or an equivalent folder.
+        outside: whether another program trained the model.
 
     Raises:
-        UserError: it has none, or a file is damaged.
+        UserError: the folder has no tokenizer or image processor, or a file is damaged.
     """
     model_type, family = family_of(folder)
     if family.reads == "pictures":

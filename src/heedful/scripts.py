@@ -1,7 +1,7 @@
-"""Which characters belong to scripts that put no space between words: Chinese and Japanese.
+"""Characters of scripts without spaces between words: Chinese and Japanese.
 
-Where a text is cut or its lines are joined, the script at the seam says whether a space was there.
-Korean separates its words, and so is like other languages here.
+When a text is split or its lines are joined, the script at the boundary decides whether there is a
+space. Korean separates its words with spaces, so it is treated like other languages.
 """
 
 import re
@@ -9,20 +9,20 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 KANA = r"\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001b000-\U0001b16f"
-"""Hiragana and katakana, of half width and historic ones, too."""
+"""Hiragana and katakana, including half-width and historic characters."""
 HAN = r"\u2e80-\u2fd5\u3005\u3007\u3021-\u3029\u31c0-\u31ef\u3400-\u4dbf\u4e00-\u9fff" + (
     r"\uf900-\ufaff\U00020000-\U0003ffff"
 )
 """Ideographs, with their radicals and strokes."""
 HANGUL = r"\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
-"""Syllables of Korean, and the letters that they are made of."""
+"""Korean syllables and their component letters."""
 WIDE_MARKS = r"\u3001-\u3004\u3008-\u301f\u3030-\u303f\u30a0\u30fb\ufe10-\ufe19\ufe30-\ufe4f" + (
     r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 )
-"""Punctuation that only these scripts use: it is as wide as an ideograph, its space included."""
+"""Full-width punctuation of these scripts, whose width includes the space."""
 
 UNSPACED = KANA + HAN + WIDE_MARKS
-"""All of them, as what stands between the brackets of a regular expression."""
+"""All of these, for use in a character class of a regular expression."""
 
 _BEFORE = re.compile(rf"[{UNSPACED}][^\w\s]*\Z")
 _AFTER = re.compile(rf"[^\w\s]*[{UNSPACED}]")
@@ -33,14 +33,14 @@ _SPACED = re.compile(
 _WORDS = re.compile(rf"(?P<unspaced>[{HAN}{KANA}])|[^\W\d_{HAN}{KANA}]+")
 _KANA = re.compile(f"[{KANA}]")
 _SEAM = 16
-"""Characters on each side of a seam that can decide: the last letter and the marks behind it."""
+"""Number of characters on each side of a boundary that can matter: a letter and its marks."""
 
 
 def space_between(before: str, after: str) -> str:
-    """Return what stands between two texts that are joined: a space, or nothing.
+    """Return the separator for joining two texts: a space or the empty string.
 
-    Nothing does if either text is empty, if both sides are Chinese or Japanese (marks that other
-    languages use as well, such as quotes, are passed over), and beside a full-width mark.
+    It is empty if either text is empty, if both sides are Chinese or Japanese, or next to a
+    full-width mark. Marks that other languages also use, such as quotes, are skipped.
     """
     before, after = before[-_SEAM:], after[:_SEAM]
     if not before or not after or _WIDE.match(before[-1]) or _WIDE.match(after[0]):
@@ -49,24 +49,27 @@ def space_between(before: str, after: str) -> str:
 
 
 def join(parts: Iterable[str]) -> str:
-    """Join texts that follow one another, each seam as `space_between` says."""
+    """Join consecutive texts, with the separators that `space_between` returns."""
     parts = list(parts)
-    seams = (f"{space_between(before, after)}{after}" for before, after in pairwise(parts))
-    return "".join([*parts[:1], *seams])
+    separated = (f"{space_between(before, after)}{after}" for before, after in pairwise(parts))
+    return "".join([*parts[:1], *separated])
 
 
 def close_up(text: str) -> str:
-    """Drop the spaces of a text whose words were joined by them, where none was; see `join`."""
+    """Remove spaces between words where `join` would put none."""
     return _SPACED.sub(lambda match: match.group().replace(" ", ""), text)
 
 
 def is_unspaced(text: str) -> bool:
-    """Tell whether a text is Chinese or Japanese: no less of such characters than other words."""
+    """Return whether a text is Chinese or Japanese.
+
+    It must have at least as many Chinese or Japanese characters as words of other scripts.
+    """
     unspaced = [match["unspaced"] is not None for match in _WORDS.finditer(text)]
     return bool(unspaced) and 2 * sum(unspaced) >= len(unspaced)
 
 
 def has_kana(text: str) -> bool:
-    """Tell whether a Chinese or Japanese text is Japanese: a tenth of its characters are kana."""
+    """Return whether a Chinese or Japanese text is Japanese: at least a tenth of it is kana."""
     unspaced = [match["unspaced"] for match in _WORDS.finditer(text) if match["unspaced"]]
-    return 10 * sum(_KANA.match(one) is not None for one in unspaced) >= len(unspaced) > 0
+    return 10 * sum(_KANA.match(char) is not None for char in unspaced) >= len(unspaced) > 0

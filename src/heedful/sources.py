@@ -1,4 +1,4 @@
-"""Finding a model's files: in a folder, a run, an installed model package, or on the hub."""
+"""Find a model's files: in a folder, a run, an installed model package, or on the hub."""
 
 import importlib.metadata
 import os
@@ -14,7 +14,7 @@ from heedful.files import as_path, sha256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelPackage:
-    """A model in a package of the registry."""
+    """A model in a single package of the registry."""
 
     distribution: str
     """Name of the distribution on the registry."""
@@ -24,7 +24,7 @@ class ModelPackage:
     folder: str
     """Folder of the model's files in the installed distribution."""
     sha256: dict[str, str]
-    """SHA-256 of each file that results depend on."""
+    """SHA-256 of each file that affects results."""
 
     @property
     def requirement(self) -> str:
@@ -42,27 +42,27 @@ class ModelPackage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlicedModel:
-    """A model in a zip archive that is cut into slices, each in a package of the registry.
+    """A model in a zip archive that is split into slices, each in a package of the registry.
 
-    The packages are fetched, and not installed: the model's files alone are kept.
+    The packages are downloaded but not installed; only the model's files are kept.
     """
 
     name: str
-    """Name of its folder in one of `models_folders`."""
+    """Name of the model's folder in one of `models_folders`."""
     distributions: tuple[str, ...]
     """Names of the packages, in the order of the slices."""
     version: str
-    """Of all of them."""
+    """Version of all packages."""
     megabytes: int
     """Size of the download."""
     archive: str
-    """Name of the archive; that of a slice goes on with a dot and three digits."""
+    """Name of the archive; a slice's name appends a dot and three digits."""
     folder: str
     """Folder of the model's files in the archive."""
     sha256: dict[str, str]
     """SHA-256 of each file that is kept."""
     unpacked_megabytes: int
-    """The most that these files may take."""
+    """Maximum total size of these files."""
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class SlicedModel:
         return tuple(f"{name}=={self.version}" for name in self.distributions)
 
     def installed(self) -> Path | None:
-        """Return the folder of the model's files, or None if it is not there."""
+        """Return the folder of the model's files, or None if it does not exist."""
         for folder in models_folders():
             if (folder / self.name).is_dir():
                 return folder / self.name
@@ -78,7 +78,7 @@ class SlicedModel:
 
 
 def models_folders() -> list[Path]:
-    """Return where models are that have no package of their own: with this Python, or its user."""
+    """Return the folders for models without a package: of this Python installation and user."""
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
     paths = [Path(sysconfig.get_path("data", scheme)) for scheme in schemes]
     return [path / "share" / "heedful" / "models" for path in paths]
@@ -131,13 +131,13 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     """Find the folder of a model's configuration, weights and vocabulary.
 
     Args:
-        name: a folder (a reference folder or a heedful run), the name of an installed model
-            package (``minilm``, ``mpnet``), or a hub name (``owner/model``). A folder comes first.
+        name: a folder (a reference checkpoint or a heedful run), the name of an installed model
+            package (``minilm``, ``mpnet``), or a hub name (``owner/model``). A folder has priority.
         revision: commit, tag or branch on the hub.
 
     Raises:
-        UserError: there is no such folder or package, a package's files differ from the published
-            ones, or the model cannot be downloaded from the hub.
+        UserError: the folder or package does not exist, a package's files differ from the published
+            files, or the model cannot be downloaded from the hub.
     """
     folder = as_path("model", name)
     if folder.is_dir():
@@ -155,7 +155,7 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     )
 
 
-@cache  # once in a process is enough to hash up to 440 MB
+@cache  # hashes up to 440 MB, so only once per process
 def _package_folder(name: str) -> Path:
     package = PACKAGES[name]
     folder = package.installed()
@@ -170,10 +170,10 @@ def _package_folder(name: str) -> Path:
 
 
 def check_published(package: ModelPackage | SlicedModel, folder: Path) -> None:
-    """Compare the files of an installed model package with the published ones.
+    """Compare the files of an installed model package with the published files.
 
     Raises:
-        UserError: one is missing or differs.
+        UserError: a file is missing or differs.
     """
     for file_name, published in package.sha256.items():
         path = folder / file_name
@@ -190,8 +190,8 @@ def _hub_folder(name: str, revision: str | None) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise UserError(f"no folder {name!r}; {missing('hub')}") from None
-    wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
-    wanted += [
+    patterns = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
+    patterns += [
         "*token*.json",
         "heedful.json",
         "vocab.json",
@@ -200,8 +200,8 @@ def _hub_folder(name: str, revision: str | None) -> Path:
         "*.spm",
     ]
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except (OSError, ValueError) as error:
-        # The library's errors are long; their first line says what happened.
+        # The library's messages are long, and their first line is enough.
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise UserError(f"no folder {name!r}, and no download from the hub: {reason}") from error

@@ -1,9 +1,8 @@
-"""What a task is: what training, evaluation and prediction ask of each of them.
+"""The task interface: the methods that training, evaluation and prediction call.
 
-A task is a frozen dataclass. Its fields are what a run decided from its training data and must know
-to answer, plain values that ``heedful.json`` keeps; its methods are what tasks do differently. The
-tasks themselves are in ``heedful.tasks``, one file each; the table of them is
-``heedful.settings.TASKS``.
+A task is a frozen dataclass. Its fields hold what a run derived from its training data and needs
+for prediction: plain values, stored in ``heedful.json``. Its methods implement what differs between
+tasks. The tasks are in ``heedful.tasks``, one file each; ``heedful.settings.TASKS`` lists them.
 
 Shapes: B examples of a batch.
 """
@@ -39,35 +38,35 @@ from heedful.settings import (
 )
 
 RecordT = TypeVar("RecordT")
-"""What is read from files or made from texts, perhaps with the truth."""
+"""A record: read from a file or made from texts, with or without the ground truth."""
 OutputT = TypeVar("OutputT")
-"""What the model's outputs come to for one example, on the CPU."""
+"""The output of `Task.compute` for one example, on the CPU."""
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
-"""What only some runs can do: write texts, by going on with what they read or otherwise, begin them
-as is wanted, link their words to those that were read, give vectors, fill masks, read pictures."""
+"""What a run supports: generating text, continuing its input, a forced prefix of the output, word
+alignments, embeddings, filling masks, picture input. Most runs support none or few of them."""
 
 Forward = Callable[..., Any]
-"""A model, or what calls it."""
+"""A model, or a function with the signature of its forward pass."""
 
 Say = Callable[[str], None]
-"""Takes a line meant for the user."""
+"""Shows the user a line."""
 
 SAMPLE = 1000
-"""Records that are looked at for what is odd about all of them."""
+"""Number of leading records that `Task.doubt` inspects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Input:
-    """One of the texts that an item consists of."""
+    """One input text of an item."""
 
     name: str
-    """What it is, such as ``question``."""
+    """Its name, such as ``question``."""
     several: bool = False
-    """Whether it is any number of texts, as choices are; only the last input can be."""
+    """Whether it takes any number of texts, such as choices; only the last input can."""
     optional: bool = False
-    """Whether it may be left out."""
+    """Whether it may be omitted."""
 
 
 class Answer(Protocol):
@@ -75,17 +74,17 @@ class Answer(Protocol):
 
     @property
     def tokens_total(self) -> int:
-        """Tokens of the record's texts."""
+        """Number of tokens in the record's texts."""
 
     @property
     def tokens_used(self) -> int:
-        """Tokens that the model was given."""
+        """Number of tokens that the model read."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the answer ready for JSON; on request with everything that was scored."""
+        """Return the answer as JSON-serializable values; with ``everything``, all scores too."""
 
     def plain(self) -> str:
-        """Return the answer alone, on one line."""
+        """Return the bare answer on one line."""
 
 
 _ScoredAnswer = TypeVar("_ScoredAnswer", contravariant=True)
@@ -93,27 +92,27 @@ _ScoredRecord = TypeVar("_ScoredRecord", contravariant=True)
 
 
 class Scores(Protocol[_ScoredAnswer, _ScoredRecord]):
-    """Collects answers and what is true, and gives their scores."""
+    """Accumulate answers and their ground truth, and compute scores."""
 
     def update(self, answers: Sequence[_ScoredAnswer], records: Sequence[_ScoredRecord]) -> None:
-        """Count a batch of answers to records that hold the truth."""
+        """Add a batch of answers and their records, which hold the ground truth."""
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted, ready for JSON.
+        """Return the scores over all batches, as JSON-serializable values.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no batch was added.
         """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """What an encoded item must fit into."""
+    """Length limit of an encoded item."""
 
     max_length: int
-    """The most tokens of an example, special tokens included."""
+    """Maximum number of tokens of an example, including special tokens."""
     rule: LongText
-    """What is done with a longer text."""
+    """How to treat a longer text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,9 +120,9 @@ class Recipe:
     """All settings of a training run."""
 
     data: Any
-    """`DataSettings` or `ParallelSettings`, as the task's entry in the table says."""
+    """`DataSettings` or `ParallelSettings`, as given by the task's entry in the table."""
     options: Any
-    """The settings that the task alone has."""
+    """The task-specific settings."""
     columns: ColumnSettings
     training: TrainSettings
     run: RunSettings
@@ -131,7 +130,7 @@ class Recipe:
 
     @property
     def from_scratch(self) -> bool:
-        """Whether the model is a new one, rather than one that goes on."""
+        """Whether the model is trained from scratch, not from a pretrained model."""
         if isinstance(self.data, ParallelSettings):
             return self.data.model is None
         return getattr(self.options, "preset", None) is not None
@@ -139,71 +138,71 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
-    """What a run starts with."""
+    """Initial state of a run."""
 
     tokenizer: Any
     model: Model
     max_length: int
-    """Tokens that the model is given at once."""
+    """Maximum number of tokens that the model reads in one pass."""
 
 
 StoreOf = Callable[[int], Store]
-"""The number of an epoch to its examples; asked for in order, and again for the same epoch."""
+"""From epoch number to training examples. Called in order; may be called twice for an epoch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shards:
-    """Training data that is read by stream."""
+    """Streamed training data."""
 
     count: int
-    """How many shards there are."""
+    """Number of shards."""
     side_by_side: int
-    """How many are read at once."""
+    """Number of shards read concurrently."""
     buffer: int
-    """Examples that are mixed with each other."""
+    """Size of the shuffle buffer, in examples."""
     chunks: Chunks
     processes: int | None
-    """How many read beside this one; None leaves it to where the model is computed."""
+    """Number of reader processes; None to choose it by the device."""
 
 
 class Task(Protocol[RecordT, OutputT, AnswerT]):
-    """One thing that can be learnt, with what a run of it decided from its data."""
+    """A task, with what a run derived from its training data."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]  # it is a dataclass
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # marks it as a dataclass
     name: ClassVar[str]
-    """What stands after ``heedful train``."""
+    """The name of the task on the command line, after ``heedful train``."""
     unsaid: ClassVar[frozenset[str]] = frozenset()
-    """Fields of what is learnt that the settings in a run's record do not tell, ready for JSON."""
+    """Fields that do not follow from the settings in the run record; JSON-serializable."""
     whole_batch: ClassVar[bool] = False
-    """Whether an item's loss depends on the others of its batch, which is then never split."""
+    """Whether the loss of an item depends on the rest of its batch. Then no batch is split."""
     two_sided: ClassVar[bool] = False
-    """Whether an example's labels, too, are tokens that are padded."""
+    """Whether the labels of an example are token ids, which are padded too."""
     dev_beam: ClassVar[int] = PredictSettings().beam
-    """Texts kept while one is written, in evaluations while training."""
+    """Beam size of evaluations during training."""
     head_rate: ClassVar[float] = HEAD_RATE
-    """How many times faster a fresh head learns than what is under it."""
+    """Learning rate of a fresh head, as a multiple of the rate of the layers below it."""
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
-    """Constants of AdamW."""
+    """Betas and epsilon of AdamW."""
 
     @property
     def example(self) -> str:
-        """What a user may put after ``heedful predict RUN`` to try it."""
+        """Example arguments to ``heedful predict RUN``."""
         return '"a text"'
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What only some runs can do."""
+        """What this run supports; see `Ability`."""
         return frozenset()
 
     @property
     def answer_options(self) -> frozenset[str]:
-        """Fields of ``PredictSettings`` that decide its answers, beside those of every task."""
+        """The task-specific fields of ``PredictSettings`` that affect its answers."""
         return frozenset()
 
     @property
     def tells_more(self) -> bool:
-        """Whether its answers hold more than they tell unasked; see `Answer.to_dict`."""
+        """Whether `Answer.to_dict` returns more if asked for everything."""
         return "fill" not in self.abilities
 
     # Records.
@@ -211,48 +210,48 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[RecordT]:
-        """Stream records from files, with the truth if it is wanted.
+        """Stream records from files, with the ground truth if ``labelled``.
 
         Raises:
-            UserError: naming the file and line of the first record that cannot be used.
+            UserError: a record is invalid; the message names the file and line of the first one.
         """
         ...
 
     def from_texts(self, texts: Sequence[Text], first: int = 1) -> list[RecordT]:
-        """Make records without truth of texts, or pairs of them; messages count from ``first``."""
+        """Make unlabelled records from texts or pairs; error messages count from ``first``."""
         ...
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Decide what is learnt, from the settings and one pass over the training data.
+        """Create the task from the settings and one pass over the training data.
 
         Raises:
-            UserError: the data is not what the settings say, or holds nothing to learn.
+            UserError: the data contradicts the settings, or has nothing to learn from.
         """
         ...
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The texts that an item consists of, in the order in which `from_texts` takes them."""
+        """The input texts of an item, in the order that `from_texts` takes them."""
         return (Input(name="text"),)
 
     def scorable(self, records: Iterator[RecordT], say: Say) -> Iterator[RecordT]:
-        """Pass over records that hold nothing to score, and say in the end how many those were."""
+        """Skip records that cannot be scored, and finally report how many were skipped."""
         return records
 
     def check(self, record: RecordT) -> None:
-        """Raise where a record's truth is none that this run knows."""
+        """Raise if the record's ground truth is unknown to this run."""
         return
 
     def doubt(self, records: Sequence[RecordT]) -> str | None:
-        """Say in a line what is odd about the first records that are to be scored, if anything."""
+        """Return a one-line warning if the first records to be scored look wrong, else None."""
         return None
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
-        """Refuse development data that a model could not be scored on, before training.
+        """Check before training that a model can be scored on the development data.
 
         Raises:
-            UserError: naming the file and line.
+            UserError: it cannot; the message names the file and line.
         """
         if recipe.data.dev is None:
             return
@@ -266,20 +265,20 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name the scores that can pick the best step; the first does unless told otherwise."""
+        """Return the metrics that can select the best step; the default comes first."""
         ...
 
     def start(self, recipe: Recipe) -> Start:
-        """Load or make the tokenizer and the model; what is drawn follows the recipe's seed.
+        """Load or create the tokenizer and the model; initialisation uses the recipe's seed.
 
         Raises:
-            UserError: there is no such model, or it does not suit.
+            UserError: the model does not exist or does not fit the task.
         """
         ...
 
     @classmethod
     def streams(cls, recipe: Recipe) -> bool:
-        """Tell whether the training data is read while it is learnt from, by `shards`."""
+        """Return whether the training data is streamed during training, by `shards`."""
         return False
 
     def stores(
@@ -288,93 +287,93 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Encode the training data into files of a folder.
 
         Returns:
-            The task and its start, with what only the encoded data could tell; and the examples.
+            The task and the start, updated from the encoded data, and the examples of each epoch.
         """
         ...
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
-        """Say how the training data is read by stream; otherwise as `stores`."""
+        """Like `stores`, but return the training data as a stream."""
         raise UserError(f"{with_article(self.name)} run does not read its data by stream")
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
     ) -> Callable[[], Iterator[RecordT]]:
-        """Return what gives the records of files with their truth, anew at each call.
+        """Return a function that reads labelled records from the start at each call.
 
         Args:
             paths: files of development or evaluation data.
-            columns: where the texts and the truth stand.
-            start: the tokenizer, the model and its length.
-            folder: a place for temporary files, which lasts as long as the records are wanted.
+            columns: the columns of the texts and the ground truth.
+            start: the tokenizer, the model and its maximum length.
+            folder: for temporary files; must exist as long as the function is used.
 
         Raises:
-            UserError: what is wrong with the files, where that can be told at once.
+            UserError: the files have an error that can be found without reading all records.
         """
         return lambda: self.read(paths, columns, labelled=True)
 
     def encode(
         self, records: Iterable[RecordT], tokenizer: Any, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into one result, of several examples where a long text has windows."""
+        """Encode each record: one example, or one per window of a long text."""
         ...
 
     def batch(self, examples: Sequence[Example], tokenizer: Any, draw: Draw | None) -> Batch:
-        """Pad examples. With a draw they are learnt from or scored; without it have no targets."""
+        """Collate and pad examples. Targets are included only with a draw."""
         ...
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of a batch's losses; of several losses, whose means add up, one each."""
+        """Return the summed loss of a batch, or one sum per loss term; the means add up."""
         ...
 
     def count(self, batch: Batch) -> float | Tensor:
-        """Return what that sum is divided by, or each of them, before anything is computed."""
+        """Return the divisor of each sum of `loss`; known before the forward pass."""
         ...
 
     @property
     def taught_by(self) -> Literal["scores", "values", "texts"] | None:
-        """What a teacher gives; None if nothing.
+        """What a teacher provides; None if the task cannot be distilled.
 
-        ``scores``, which become probabilities, or ``values`` as they are; or ``texts`` to write.
+        ``scores`` become probabilities, ``values`` are used as they are, and ``texts`` are targets.
         """
         return None
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return what a student learns from a teacher's scores; the means of the losses add up."""
+        """Return the distillation losses of a batch; their means add up."""
         return ()
 
     def write_beside(self, start: Start, folder: Path) -> None:
-        """Write into the run folder what other libraries want beside the model."""
+        """Write files for other libraries next to the model in the run folder."""
         return
 
     @classmethod
     def clean_up(cls, recipe: Recipe) -> None:
-        """Delete what the run folder held only in case training was stopped."""
+        """Delete files that the run folder holds only for resuming."""
         return
 
     # Answers.
 
     def load(self, folder: Path, head: Head | None) -> Model:
-        """Load the model of a finished run, its weights mapped into memory.
+        """Load the model of a finished run, with memory-mapped weights.
 
         Args:
-            folder: of the run.
-            head: what the model decides; None for what the folder says.
+            folder: the run folder.
+            head: the type of the model's head; None to read it from the folder.
         """
         model: Model = load_model(folder, head=head, mapped=True)
         return model
 
     def check_model(self, model: Model) -> None:
-        """Refuse a model to which what the run says does not fit, as of a file that is damaged.
+        """Refuse a model that does not match the fields of the task, as after file corruption.
 
         Raises:
-            UserError: naming what it says.
+            UserError: naming the field that does not match.
         """
         return
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[OutputT] | Tensor:
-        """Return what `decode` wants of each of the B examples; of a tensor, one row."""
+        """Return the input of `decode` for each of the B examples; a tensor has a row for each."""
         ...
 
     def decode(
@@ -385,61 +384,61 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         settings: PredictSettings,
         tokenizer: Any,
     ) -> AnswerT:
-        """Turn what was computed for each example of a record into the answer."""
+        """Turn the outputs for all examples of a record into the answer."""
         ...
 
     def aim(
         self, computed: Computed[RecordT, OutputT, AnswerT], target: str | None, tokenizer: Any
     ) -> Aim:
-        """Say by which number of the model an answer is explained.
+        """Return the model output by which an answer is explained.
 
         Args:
-            computed: the answer, and what it was computed from.
-            target: what the user asks about, as the task reads it; None for what was answered.
+            computed: the answer, and its inputs and outputs.
+            target: what to explain, in a form the task parses; None for the answer itself.
             tokenizer: the model's tokenizer.
 
         Raises:
-            UserError: the model decides nothing of that name, or the task says nothing of this.
+            UserError: the model has no such target, or the task supports no explanations.
         """
         raise UserError(
             f"{with_article(self.name)} run cannot be explained: its task does not say by what"
         )
 
     def scores(self) -> Scores[AnswerT, RecordT]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         ...
 
     def scored_by(self, settings: ScoreSettings) -> Self:
-        """Return the same task, scored as the settings say; they are not the default ones.
+        """Return a copy of the task with non-default scoring settings.
 
         Raises:
-            UserError: nothing that it scores is a text.
+            UserError: the task does not score text.
         """
         raise UserError(f"--bleu-tokenize: {self.name} writes no texts that are scored by BLEU")
 
     def judge(self) -> Judge[AnswerT, RecordT]:
-        """Return what holds answers beside the truth, item by item."""
+        """Return the judge that compares each answer with its ground truth."""
         ...
 
     def card(self) -> str:
-        """Say what the run does, in a sentence or two for its model card."""
+        """Describe the run for its model card, in a sentence or two."""
         ...
 
 
 AnyTask: TypeAlias = Task[Any, Any, Any]
-"""Some task, where it does not matter which."""
+"""Any task."""
 
 
 def check_max_length(max_length: int, positions: int, told: str = "--max-length") -> int:
-    """Check a length against the positions a model has.
+    """Check a maximum length against the model's number of positions.
 
     Args:
         max_length: the length.
-        positions: how many there are.
-        told: what says the length.
+        positions: the number of positions.
+        told: the source of the length, for the message.
 
     Raises:
-        UserError: it is above them, or too short for a text at all.
+        UserError: it exceeds the positions, or is too short for any text.
     """
     if not min(8, positions) <= max_length <= positions:
         raise UserError(

@@ -176,7 +176,7 @@ def test_a_misspelt_option_is_named_with_the_one_that_is_missing(
 def test_help_shows_square_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["train", "pretrain", "--help"]) == 0
     shown = capsys.readouterr().out.replace("│", " ")
-    assert "default: what [[is marked]] in the text." in " ".join(shown.split())
+    assert "default: phrases marked [[like this]] in" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("option", ["--out", "--train", "--dev", "--model"])
@@ -202,7 +202,7 @@ def test_help_says_which_column_is_read_where_none_is_named(
 ) -> None:
     run(["train", "embed", "--help"])
     words = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Column of the label; default: label, and for embed none. --header" in words
+    assert "Column of the label; default: label; for embed none. --header" in words
 
 
 def test_a_terminal_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> None:

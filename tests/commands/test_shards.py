@@ -33,7 +33,7 @@ def answered(records: Iterable[Record], *, size: int, ahead: bool) -> Iterator[l
 @pytest.fixture(autouse=True)
 def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SORTED_TOGETHER", 2)
-    monkeypatch.setattr(sys.modules["heedful.batches.features"], "_TOGETHER", 2)
+    monkeypatch.setattr(sys.modules["heedful.batches.features"], "_CHUNK_TEXTS", 2)
 
 
 @pytest.mark.parametrize("ahead", [False, True])

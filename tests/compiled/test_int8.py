@@ -156,9 +156,9 @@ def test_an_outlying_channel_keeps_the_others_fine() -> None:
 
 @pytest.fixture
 def fresh_probe() -> Any:
-    int8._wrong.cache_clear()
+    int8._why_unsupported.cache_clear()
     yield
-    int8._wrong.cache_clear()
+    int8._why_unsupported.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_it_finds_the_same(options: dict[str, Any], starts: list[int], data: st.
 def test_those_that_are_done_leave_when_they_are_half(
     look: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_device, "_LOOK", look)
+    monkeypatch.setattr(on_device, "_CHECK_EVERY", look)
     texts, right, language = both([*range(10, 34)], max_new_tokens=60)
     assert_all_the_same(texts, right)
     computed = language.computed
@@ -163,7 +163,7 @@ def test_those_that_are_done_leave_when_they_are_half(
 def test_what_no_hypothesis_is_made_of_is_forgotten(
     beams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_device, "_LOOK", 2)
+    monkeypatch.setattr(on_device, "_CHECK_EVERY", 2)
     prompts: list[Text] = [(1, 2, 3), (), (1,)]
     options = {"max_new_tokens": 300, "min_new_tokens": 290, "num_beams": beams}
     texts, right, language = both([5, 6, 7], prompts, **options)

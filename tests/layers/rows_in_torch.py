@@ -1,7 +1,7 @@
-"""What the kernels of ``heedful.layers.row_kernels`` are asked for, computed with torch.
+"""The kernels of ``heedful.layers.row_kernels``, computed with torch.
 
-It stands in for them where there is no Triton. It reads and writes the same tensors, and checks
-what it is called with.
+They replace the kernels where there is no Triton. They read and write the same tensors, and check
+their arguments.
 """
 
 import math
@@ -14,130 +14,132 @@ from torch import Tensor
 
 
 class Kernel:
-    """Called as Triton's: ``kernel[grid](...)``."""
+    """Called like a Triton kernel: ``kernel[grid](...)``."""
 
     def __init__(self, compute: Callable[..., None]) -> None:
         self.compute = compute
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
-        """Return what computes with so many programs."""
+        """Return the kernel for a grid of programs."""
         return partial(self.compute, grid)
 
 
-def drawn(key: int, least: int, rows: int, width: int) -> Tensor:
-    """Tell which numbers are kept: the same ones for the same key."""
+def keep_mask(key: int, least: int, num_rows: int, width: int) -> Tensor:
+    """Return which values are kept: the same mask for the same key."""
     assert 2**62 <= key < 2**63
     generator = torch.Generator().manual_seed(key % 2**40)
-    return torch.randint(2**31, (rows, width), generator=generator) >= least
+    return torch.randint(2**31, (num_rows, width), generator=generator) >= least
 
 
-def check(rows: int, width: int, quarter: int, num_warps: int, *tensors: Tensor) -> None:
-    """Check what every kernel of whole rows is told."""
+def check(num_rows: int, width: int, quarter: int, num_warps: int, *tensors: Tensor) -> None:
+    """Check the arguments that all kernels of whole rows have."""
     assert quarter & (quarter - 1) == 0
     assert 4 * quarter >= width
     assert num_warps & (num_warps - 1) == 0
     for tensor in tensors:
         assert tensor.is_contiguous()
-        assert tensor.numel() == rows * width
+        assert tensor.numel() == num_rows * width
 
 
 def _end_forward(
     grid: tuple[int, ...],
     projected: Tensor,
     bias: Tensor,
-    hidden: Tensor,
-    gain: Tensor,
-    offset: Tensor,
-    ended: Tensor,
-    added: Tensor,
+    residual: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    output: Tensor,
+    summed: Tensor,
     statistics: Tensor,
-    rows: int,
+    num_rows: int,
     width: int,
     eps: float,
     key: int,
     least: int,
     scale: float,
     *,
-    drops: bool,
-    keeps: bool,
+    has_dropout: bool,
+    save_for_backward: bool,
     quarter: int,
     num_warps: int,
 ) -> None:
-    check(rows, width, quarter, num_warps, projected, hidden, ended, added)
-    assert grid == (rows,)
-    values = projected.view(rows, width) + bias
-    if drops:
-        values = torch.where(drawn(key, least, rows, width), values * scale, 0)
-    values = values + hidden.view(rows, width)
+    check(num_rows, width, quarter, num_warps, projected, residual, output, summed)
+    assert grid == (num_rows,)
+    values = projected.view(num_rows, width) + bias
+    if has_dropout:
+        values = torch.where(keep_mask(key, least, num_rows, width), values * scale, 0)
+    values = values + residual.view(num_rows, width)
     mean = values.mean(1)
-    sharpness = (values.var(1, correction=0) + eps).rsqrt()
-    normalised = (values - mean[:, None]) * sharpness[:, None]
-    ended.view(rows, width).copy_(normalised * gain + offset)
-    if keeps:
-        added.view(rows, width).copy_(values)
-        statistics.copy_(torch.stack([mean, sharpness]))
+    rstd = (values.var(1, correction=0) + eps).rsqrt()
+    normalised = (values - mean[:, None]) * rstd[:, None]
+    output.view(num_rows, width).copy_(normalised * gamma + beta)
+    if save_for_backward:
+        summed.view(num_rows, width).copy_(values)
+        statistics.copy_(torch.stack([mean, rstd]))
 
 
 def _end_backward(
     grid: tuple[int, ...],
     grad: Tensor,
-    added: Tensor,
+    summed: Tensor,
     statistics: Tensor,
-    gain: Tensor,
-    of_added: Tensor,
-    of_projected: Tensor,
+    gamma: Tensor,
+    grad_summed: Tensor,
+    grad_projected: Tensor,
     sums: Tensor,
-    rows: int,
+    num_rows: int,
     width: int,
     key: int,
     least: int,
     scale: float,
     *,
-    drops: bool,
+    has_dropout: bool,
     quarter: int,
     num_warps: int,
 ) -> None:
-    check(rows, width, quarter, num_warps, grad, added, of_added, of_projected)
+    check(num_rows, width, quarter, num_warps, grad, summed, grad_summed, grad_projected)
     assert sums.shape == (*grid, 3, width)
-    mean, sharpness = statistics[:, :, None]
-    normalised = (added.view(rows, width) - mean) * sharpness
-    back = grad.view(rows, width)
-    scaled = back * gain
-    along = (scaled * normalised).mean(1, keepdim=True)
-    back_added = (scaled - normalised * along - scaled.mean(1, keepdim=True)) * sharpness
-    of_added.view(rows, width).copy_(back_added)
-    if drops:
-        back_added = torch.where(drawn(key, least, rows, width), back_added * scale, 0)
-        of_projected.view(rows, width).copy_(back_added)
+    mean, rstd = statistics[:, :, None]
+    normalised = (summed.view(num_rows, width) - mean) * rstd
+    grad_rows = grad.view(num_rows, width)
+    grad_normalised = grad_rows * gamma
+    mean_dot = (grad_normalised * normalised).mean(1, keepdim=True)
+    grad_sum = (
+        grad_normalised - normalised * mean_dot - grad_normalised.mean(1, keepdim=True)
+    ) * rstd
+    grad_summed.view(num_rows, width).copy_(grad_sum)
+    if has_dropout:
+        grad_sum = torch.where(keep_mask(key, least, num_rows, width), grad_sum * scale, 0)
+        grad_projected.view(num_rows, width).copy_(grad_sum)
     sums.zero_()
-    sums[-1] = torch.stack([(back * normalised).sum(0), back.sum(0), back_added.sum(0)])
+    sums[-1] = torch.stack([(grad_rows * normalised).sum(0), grad_rows.sum(0), grad_sum.sum(0)])
 
 
 def _gelu_backward(
     grid: tuple[int, ...],
     grad: Tensor,
-    widened: Tensor,
-    of_widened: Tensor,
+    pre_activation: Tensor,
+    grad_pre_activation: Tensor,
     sums: Tensor,
-    rows: int,
+    num_rows: int,
     width: int,
     *,
-    height: int,
-    breadth: int,
+    block_rows: int,
+    block_columns: int,
 ) -> None:
-    assert grid == (-(-width // breadth), len(sums))
-    assert (len(sums) - 1) * height < rows
-    values = widened.view(rows, width)
-    share = (1 + (values / math.sqrt(2)).erf()) / 2
-    density = (-values.square() / 2).exp() / math.sqrt(2 * math.pi)
-    back = grad.view(rows, width) * (share + values * density)
-    of_widened.view(rows, width).copy_(back)
+    assert grid == (-(-width // block_columns), len(sums))
+    assert (len(sums) - 1) * block_rows < num_rows
+    values = pre_activation.view(num_rows, width)
+    cdf = (1 + (values / math.sqrt(2)).erf()) / 2
+    pdf = (-values.square() / 2).exp() / math.sqrt(2 * math.pi)
+    grad_rows = grad.view(num_rows, width) * (cdf + values * pdf)
+    grad_pre_activation.view(num_rows, width).copy_(grad_rows)
     sums.zero_()
-    sums[-1] = back.sum(0)
+    sums[-1] = grad_rows.sum(0)
 
 
 kernels: Any = type("Kernels", (), {})()
-"""In the place of the module."""
+"""Replaces the module."""
 kernels.end_forward = Kernel(_end_forward)
 kernels.end_backward = Kernel(_end_backward)
 kernels.gelu_backward = Kernel(_gelu_backward)

@@ -125,7 +125,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return weigh(query, *others)
 
     monkeypatch.setattr(attention, "_LONG", 1)
-    monkeypatch.setattr(attention, "_TOGETHER", 2 * S * T)
+    monkeypatch.setattr(attention, "_CHUNK_WEIGHTS", 2 * S * T)
     monkeypatch.setattr(attention, "weigh", counted)
     return parts
 

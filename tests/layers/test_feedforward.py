@@ -23,7 +23,7 @@ def test_computing_again_gives_the_same(activation: str, monkeypatch: pytest.Mon
     weights = [hidden, *inner.parameters(), *dense.parameters()]
     plain = inner.project(hidden, dense)
     gradients = torch.autograd.grad(plain, weights, wanted)
-    monkeypatch.setattr(feedforward, "_MANY", 1)
+    monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", 1)
     again = inner.project(hidden, dense)
     assert "Activated" in type(again.grad_fn).__name__
     torch.testing.assert_close(again, plain)
@@ -32,7 +32,7 @@ def test_computing_again_gives_the_same(activation: str, monkeypatch: pytest.Mon
 
 def test_inner_states_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     inner, dense = parts("gelu")
-    monkeypatch.setattr(feedforward, "_MANY", 1)
+    monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", 1)
     kept: set[int] = set()
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -46,7 +46,7 @@ def test_inner_states_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_dropped_inner_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feedforward, "_MANY", 1)
+    monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", 1)
     inner, dense = Intermediate(8, 16, "gelu", dropout=0.5), nn.Linear(16, 8)
     hidden = torch.randn(SHAPE)
     assert "Activated" not in type(inner.project(hidden, dense).grad_fn).__name__

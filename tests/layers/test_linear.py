@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
         shapes.append(hidden.shape)
         return multiply(hidden, weight, bias)
 
-    monkeypatch.setattr(module, "_MANY", 1)
+    monkeypatch.setattr(module, "_MIN_MULTIPLICATIONS", 1)
     monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
     monkeypatch.setattr(module, "_multiply", counted)
     return shapes
@@ -183,8 +183,8 @@ def test_an_export_is_of_plain_products(asked: list[torch.Size]) -> None:
 def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
     weight = torch.randn(256, 512)
-    assert not module._fits(torch.randn(127, 512), weight, None)
-    assert module._fits(torch.randn(2, 64, 512), weight, None)
+    assert not module._supported(torch.randn(127, 512), weight, None)
+    assert module._supported(torch.randn(2, 64, 512), weight, None)
 
 
 @pytest.mark.parametrize(

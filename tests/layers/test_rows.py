@@ -31,17 +31,17 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the kernels for all there is, on a CPU and in float32."""
-    monkeypatch.setattr(rows, "_KIND", "cpu")
-    monkeypatch.setattr(rows, "_FORMATS", (torch.float32,))
-    monkeypatch.setattr(rows, "_FEW", 0)
-    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 0)
+    monkeypatch.setattr(rows, "_DEVICE_TYPE", "cpu")
+    monkeypatch.setattr(rows, "_DTYPES", (torch.float32,))
+    monkeypatch.setattr(rows, "_MIN_SIZE", 0)
+    monkeypatch.setattr(rows, "_MIN_SIZE_TRAINING", 0)
     monkeypatch.setattr(rows, "why_no_kernels", lambda device: None)
 
 
 @pytest.fixture(autouse=True, params=["in torch", "interpreted"])
 def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have kernels there, of a machine with two processors."""
-    monkeypatch.setattr(rows, "_processors", lambda device: 2)
+    monkeypatch.setattr(rows, "_num_processors", lambda device: 2)
     if request.param == "in torch":
         monkeypatch.setitem(sys.modules, NAME, kernels)
         monkeypatch.setattr(layers, "row_kernels", kernels, raising=False)
@@ -195,7 +195,7 @@ def test_a_model_learns_the_same(
         wanted = [p for name, p in model.named_parameters() if "pooler" not in name]
         grads = torch.autograd.grad(hidden.sin().sum(), wanted, allow_unused=True)
         learnt.append([hidden, *(grad for grad in grads if grad is not None)])
-        monkeypatch.setattr(rows, "_KIND", "cuda")
+        monkeypatch.setattr(rows, "_DEVICE_TYPE", "cuda")
     assert used == {"end", "together"} | ({"gelu"} if "hidden_act" not in options else set())
     for ours, plain in zip(*learnt, strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-5)
@@ -225,13 +225,13 @@ def test_where_the_kernels_are_not_used(everywhere: None, monkeypatch: pytest.Mo
     assert not rows.fits_gelu(dense, F.relu, inner)
     with torch.no_grad():
         assert not rows.fits_gelu(dense, F.gelu, inner)
-    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 100)
+    monkeypatch.setattr(rows, "_MIN_SIZE_TRAINING", 100)
     assert not rows.fits(dense, norm, inner, hidden)
     with torch.no_grad():  # what does not learn costs the host less
         assert rows.fits(dense, norm, inner, hidden)
-        monkeypatch.setattr(rows, "_FEW", 100)
+        monkeypatch.setattr(rows, "_MIN_SIZE", 100)
         assert not rows.fits(dense, norm, inner, hidden)
-        monkeypatch.setattr(rows, "_FEW", 0)
+        monkeypatch.setattr(rows, "_MIN_SIZE", 0)
     monkeypatch.setattr(rows, "why_no_kernels", lambda device: "no C compiler")
     with torch.no_grad():
         assert not rows.fits(dense, norm, inner, hidden)

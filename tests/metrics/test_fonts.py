@@ -52,7 +52,7 @@ def test_chinese_labels_get_a_font_that_has_them(
     pytest.importorskip("matplotlib")
     # A family that matplotlib brings stands for one that has the characters.
     monkeypatch.setattr(fonts, "_FAMILIES", ("No Such Font", "STIXGeneral", "DejaVu Serif"))
-    monkeypatch.setattr(fonts, "_lacking", lambda texts: [])
+    monkeypatch.setattr(fonts, "_missing_characters", lambda texts: [])
     east_asian_family.cache_clear()
     families = drawn_families(monkeypatch, tmp_path / "a.png")
     assert families

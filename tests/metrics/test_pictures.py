@@ -12,7 +12,7 @@ from matplotlib.image import imread
 
 from heedful.errors import UserError
 from heedful.metrics import ClassificationScores, save_confusion_picture
-from heedful.metrics.pictures import _ink, _percent
+from heedful.metrics.pictures import _percent, _text_colour
 
 
 def _scores(labels: list[str]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _luminance(colour: Any) -> float:
 def test_numbers_stand_out_from_every_shade() -> None:
     for share in (number / 100 for number in range(101)):
         shade = _luminance(mpl.colormaps["Blues"](share))
-        ink = _luminance(_ink(share))
+        ink = _luminance(_text_colour(share))
         assert (max(shade, ink) + 0.05) / (min(shade, ink) + 0.05) > 4, share
 
 

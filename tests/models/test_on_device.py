@@ -45,7 +45,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def staying(monkeypatch: pytest.MonkeyPatch, *, record: bool) -> Iterator[list[recorded.Graph]]:
     """Search as on a device, perhaps with recorded steps, and yield the records."""
     with monkeypatch.context() as patch:
-        patch.setattr(on_device, "_LOOK", 2)  # so that some are done before the others
+        patch.setattr(on_device, "_CHECK_EVERY", 2)  # so that some are done before the others
         for module in (searching, generation):
             patch.setattr(module, "stays_on_device", lambda device, options: not options.do_sample)
         made: list[recorded.Graph] = []
@@ -195,7 +195,7 @@ META = torch.device("meta")
 
 def test_nothing_is_read_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch's ``meta`` has shapes and no numbers: whoever asks it for one fails."""
-    monkeypatch.setattr(on_device, "_LOOK", 11)
+    monkeypatch.setattr(on_device, "_CHECK_EVERY", 11)
     # It is there to switch autocast off, which is off here and does not know the device.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     forced = np.full((7, 1), -1)

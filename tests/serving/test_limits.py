@@ -44,13 +44,13 @@ async def asked(service: Service, name: str, texts: list[Any], **options: Any) -
 def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Give the slices of long texts whose tokens were counted."""
     slices: list[str] = []
-    count = limits._count
+    count = limits._count_tokens
 
     def counted(text: str, tokenizer: Any) -> int:
         slices.append(text)
         return count(text, tokenizer)
 
-    monkeypatch.setattr(limits, "_count", counted)
+    monkeypatch.setattr(limits, "_count_tokens", counted)
     return slices
 
 
@@ -58,14 +58,14 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give how many records were encoded at each turn."""
     sizes: list[int] = []
-    encode = lane._encoded
+    encode = lane._encode_records
 
     def counted(*given: Any) -> Any:
         done = encode(*given)
         sizes.append(len(done[0]))
         return done
 
-    monkeypatch.setattr(lane, "_encoded", counted)
+    monkeypatch.setattr(lane, "_encode_records", counted)
     return sizes
 
 
@@ -228,7 +228,7 @@ async def test_no_record_is_encoded_for_who_has_left() -> None:
     left = threading.Event()
     left.set()
     records = text_records(["a"] * 9)
-    assert len(lane._encoded(predictor, records, predictor.settings, 1e9, left)[0]) == 1
+    assert len(lane._encode_records(predictor, records, predictor.settings, 1e9, left)[0]) == 1
 
 
 async def test_who_leaves_while_texts_are_encoded_lets_the_encoder_go(
@@ -243,7 +243,7 @@ async def test_who_leaves_while_texts_are_encoded_lets_the_encoder_go(
 
     async with service_of("classify") as service:
         with monkeypatch.context() as patch:
-            patch.setattr(lane, "_encoded", waiting)
+            patch.setattr(lane, "_encode_records", waiting)
             asking = asyncio.create_task(asked(service, "classify", ["a"]))
             while not events:
                 await asyncio.sleep(0.001)

@@ -39,9 +39,9 @@ def test_words_are_joined_as_by_the_reference(merges: list[Pair], words: list[st
 def test_long_words_are_joined_as_short_ones(merges: list[Pair], word: str) -> None:
     pairs = BytePairs(_ids(merges), merges, source="here")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bpe, "_SHORT", 1_000)
+        patch.setattr(bpe, "_MAX_SCANNED_BYTES", 1_000)
         expected = pairs.ids(word.encode())
-        patch.setattr(bpe, "_SHORT", -1)
+        patch.setattr(bpe, "_MAX_SCANNED_BYTES", -1)
         assert pairs.ids(word.encode()) == expected
 
 

@@ -110,14 +110,14 @@ def test_the_kernels_of_rows_round_as_little(
 ) -> None:
     """Values and gradients are as near to those in float64 as torch's own operations come."""
     assert rows.why_no_kernels(GPU) is None
-    monkeypatch.setattr(rows, "_FEW_TO_LEARN", 0)
+    monkeypatch.setattr(rows, "_MIN_SIZE_TRAINING", 0)
     torch.manual_seed(0)
     sizes = {**tiny.SIZES, "hidden_size": 96, "intermediate_size": 200}
     network = BertModel(BertConfig(**sizes, **tiny.STILL)).to(GPU).train()
     ids = torch.randint(5, 50, (4, 9), device=GPU)
     learnt = []
     for narrow, kind in ((torch.float64, "none"), (dtype, "none"), (dtype, "cuda")):
-        monkeypatch.setattr(rows, "_KIND", kind)
+        monkeypatch.setattr(rows, "_DEVICE_TYPE", kind)
         network.to(narrow).zero_grad()
         hidden = network(ids).last_hidden_state
         hidden.double().sin().sum().backward()

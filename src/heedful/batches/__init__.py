@@ -1,4 +1,4 @@
-"""Records to tensors: examples, a store on disk, length buckets, collation."""
+"""From records to tensors: examples, the on-disk store, length buckets, collation."""
 
 from heedful.batches.buckets import Positions, Step, plan_epoch, plan_pass
 from heedful.batches.collate import Batch, collate

@@ -1,4 +1,4 @@
-"""Shards read in other processes, some chunks ahead of what is asked for."""
+"""Read shards in worker processes, a few chunks ahead of the consumer."""
 
 import os
 import signal
@@ -14,69 +14,69 @@ from heedful.batches.packed import Packed
 from heedful.batches.stream import Chunks
 from heedful.batches.workers import pool, result_of
 
-_AHEAD = 3
-"""Chunks of a shard that wait: enough for the next filling of a buffer, few enough for memory."""
+_PREFETCH_CHUNKS = 3
+"""Chunks of a shard to prefetch: enough to refill a buffer once, few enough to limit memory."""
 
 
 class Background:
-    """Reads shards in processes of its own; what they give is the same.
+    """Reads shards in worker processes; the examples are the same as without them.
 
     Args:
-        chunks: reads a shard; it is sent to the processes once.
-        processes: how many; each reads whole shards, several of them in turn.
+        chunks: reads a shard. It is sent to each process once.
+        processes: the number of processes. Each reads whole shards and may interleave several.
     """
 
     def __init__(self, chunks: Chunks, processes: int) -> None:
-        # One pool for each, for it must be the same process that goes on with a shard.
+        # One pool per process, because the process that starts a shard must also continue it.
         self._pools = [pool(1, _start, (chunks,)) for _ in range(processes)]
-        self._numbers = count()
+        self._requests = count()
 
     def chunks(self, shard: int, epoch: int, first: int) -> Iterator[Packed]:
-        """Do what the function does that was given."""
-        number = next(self._numbers)
-        process = self._pools[number % len(self._pools)]
-        coming: deque[Future[Packed | None]] = deque(
-            process.submit(_next, number, shard, epoch, first) for _ in range(_AHEAD)
+        """Yield the chunks of a shard, like the constructor's argument ``chunks``."""
+        request = next(self._requests)
+        process = self._pools[request % len(self._pools)]
+        pending: deque[Future[Packed | None]] = deque(
+            process.submit(_next, request, shard, epoch, first) for _ in range(_PREFETCH_CHUNKS)
         )
         try:
-            while (packed := result_of(coming.popleft())) is not None:
-                coming.append(process.submit(_next, number, shard, epoch, first))
+            while (packed := result_of(pending.popleft())) is not None:
+                pending.append(process.submit(_next, request, shard, epoch, first))
                 yield packed
         finally:
-            for future in coming:
+            for future in pending:
                 future.cancel()
-            with suppress(RuntimeError):  # the process has ended
-                process.submit(_leave, number)
+            with suppress(RuntimeError):  # the process has exited
+                process.submit(_close, request)
 
 
 _chunks: Chunks | None = None
-_open: dict[int, Iterator[Packed]] = {}
-"""What a process reads, by the number that it was asked with."""
+_open_shards: dict[int, Iterator[Packed]] = {}
+"""The shards that this process is reading, by request number."""
 
 
 def _start(chunks: Chunks) -> None:
     global _chunks
     _chunks = chunks
-    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # sent to all, but meant for the one that trains
+    for name in ("SIGINT", "SIGHUP", "SIGUSR1"):  # sent to all, but meant for the training process
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that trains is killed, which could not tell it."""
+    """Exit when the training process is killed, because it could not stop this one."""
     parent = parent_process()
     assert parent is not None
     parent.join()
     os._exit(1)
 
 
-def _next(number: int, shard: int, epoch: int, first: int) -> Packed | None:
+def _next(request: int, shard: int, epoch: int, first: int) -> Packed | None:
     assert _chunks is not None
-    if number not in _open:
-        _open[number] = _chunks(shard, epoch, first)
-    return next(_open[number], None)
+    if request not in _open_shards:
+        _open_shards[request] = _chunks(shard, epoch, first)
+    return next(_open_shards[request], None)
 
 
-def _leave(number: int) -> None:
-    _open.pop(number, None)
+def _close(request: int) -> None:
+    _open_shards.pop(request, None)

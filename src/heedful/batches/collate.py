@@ -1,6 +1,6 @@
-"""Examples to padded tensors.
+"""Collate examples into padded tensors.
 
-Shapes: B examples of the batch, T the longest input, S the longest text to write, C classes.
+Shapes: B examples of the batch, T longest input, S longest target text, C classes.
 """
 
 from collections.abc import Sequence
@@ -21,26 +21,26 @@ class Batch:
     """Examples as tensors, for ``model(**batch.inputs)``."""
 
     inputs: dict[str, Tensor]
-    """By the names of the model's arguments: ``input_ids`` (B, T) int64; ``attention_mask`` (B, T)
-    bool, True = a token, if there is padding; ``token_type_ids`` (B, T) int64, 1 from the second
-    text on, if there is one or the last token has a type of its own; of pictures ``pixel_values``
+    """By the model's argument names. ``input_ids`` (B, T) int64. ``attention_mask`` (B, T) bool,
+    True = a token, if there is padding. ``token_type_ids`` (B, T) int64, 1 from the second text on,
+    if there is a second text or the last token has its own type. For images, ``pixel_values``
     (B, channels, rows, columns) float32."""
     targets: dict[str, Tensor] = field(default_factory=dict)
-    """What to learn or score, under names that the task chooses; may be empty."""
+    """Targets of training or scoring, under names that the task chooses; may be empty."""
     num_tokens: int
-    """Tokens without padding, those of a text to write included."""
+    """Number of tokens without padding, target tokens included."""
     num_positions: int
-    """Tokens and padding."""
+    """Number of tokens and padding."""
     copies: int = 1
-    """How many processes that train together compute the very same batch."""
+    """Number of training processes that compute this same batch."""
 
     @property
     def num_examples(self) -> int:
-        """B."""
+        """Number of examples, B."""
         return len(next(iter(self.inputs.values())))
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on a device, to which it is copied while the host goes on."""
+        """Return the batch on a device. The copy does not block the host."""
         return Batch(
             inputs={name: send(tensor, device) for name, tensor in self.inputs.items()},
             targets={name: send(tensor, device) for name, tensor in self.targets.items()},
@@ -57,13 +57,13 @@ def collate(
     closing_type: int | None = None,
     targets: dict[str, Tensor] | None = None,
 ) -> Batch:
-    """Pad examples to the longest of them.
+    """Pad examples to the length of the longest.
 
     Args:
         examples: at least one.
         pad_id: token id of the padding.
         closing_type: see `PairLayout`.
-        targets: what to learn from them.
+        targets: the training targets of the examples.
     """
     ids, mask = _padded([example.ids for example in examples], pad_id)  # (B, T)
     inputs = {"input_ids": torch.from_numpy(ids)}
@@ -80,34 +80,34 @@ def collate(
 
 
 def class_labels(examples: Sequence[Example]) -> Tensor:
-    """Return the one class of each example. Shape (B,), int64."""
+    """Return the single class label of each example. Shape (B,), int64."""
     return torch.tensor([int(label) for (label,) in _labels(examples)])
 
 
 def numbers(examples: Sequence[Example]) -> Tensor:
-    """Return the one number of each example. Shape (B,), float32."""
+    """Return the single numeric label of each example. Shape (B,), float32."""
     return torch.tensor([label for (label,) in _labels(examples)], dtype=torch.float32)
 
 
 def multi_hot(examples: Sequence[Example], num_classes: int) -> Tensor:
-    """Return 1 where an example has a class, else 0. Shape (B, C), float32."""
+    """Return multi-hot labels: 1 where an example has a class, else 0. Shape (B, C), float32."""
     rows = _labels(examples)
     hot = torch.zeros(len(rows), num_classes)
-    owners = [index for index, row in enumerate(rows) for _ in row]
-    hot[owners, [int(label) for row in rows for label in row]] = 1.0
+    row_indices = [index for index, row in enumerate(rows) for _ in row]
+    hot[row_indices, [int(label) for row in rows for label in row]] = 1.0
     return hot
 
 
 def token_labels(examples: Sequence[Example]) -> Tensor:
-    """Return the class of each token, or the tokens to write, then -100. Shape (B, T or S).
+    """Return token labels or target token ids, padded with -100. Shape (B, T or S).
 
-    If no example has any, there is one column.
+    If no example has labels, the result has one column.
     """
     return torch.from_numpy(_padded(_labels(examples), IGNORED)[0])
 
 
 def spans(examples: Sequence[Example]) -> Tensor:
-    """Return the first and the last token of each example's span. Shape (B, 2), int64."""
+    """Return the first and last token of each example's span. Shape (B, 2), int64."""
     return torch.tensor(_labels(examples), dtype=torch.int64)
 
 
@@ -116,12 +116,12 @@ def _labels(examples: Sequence[Example]) -> list[tuple[float, ...]]:
 
 
 def _padded(
-    rows: Sequence[NDArray[np.int32] | tuple[float, ...]], filler: int
+    rows: Sequence[NDArray[np.int32] | tuple[float, ...]], pad_value: int
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Pad rows to the longest, and return a mask, True = not padding. Shapes: (B, T)."""
+    """Return padded rows and their mask, True = not padding. Shapes: (B, T)."""
     lengths = np.array([len(row) for row in rows])
     mask = np.arange(max(lengths.max(), 1)) < lengths[:, None]
-    padded = np.full(mask.shape, filler, dtype=np.int64)
+    padded = np.full(mask.shape, pad_value, dtype=np.int64)
     padded[mask] = np.concatenate(rows)
     return padded, mask
 

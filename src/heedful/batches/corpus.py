@@ -1,9 +1,9 @@
-"""A corpus in a file on disk, tokenized once, in parallel, and read through the page cache.
+"""An on-disk corpus, tokenized once in parallel and read through the page cache.
 
-Documents keep the ends of their sentences, so sequences of any length can be cut from them. The
-memory of a run does not grow with its corpus, except for a few views for each megabyte of text.
+Documents keep their sentence boundaries, so sequences of any length can be cut from them. A run's
+memory does not grow with its corpus, except for a few array views per megabyte of text.
 
-Shapes: T tokens of a document, S its sentences.
+Shapes: T tokens of a document, S sentences of a document.
 """
 
 from bisect import bisect_right
@@ -27,10 +27,10 @@ from heedful.reading.documents import Document
 from heedful.tokens import Tokenizer
 
 _CHUNK_CHARACTERS = 2**19
-"""How much text is tokenized and stored at once."""
+"""Characters of text to tokenize and store as one chunk."""
 
-_AHEAD = 2
-"""Chunks that wait for each worker: enough to keep it busy, few enough to keep memory flat."""
+_QUEUED_CHUNKS = 2
+"""Chunks queued per worker: enough to keep it busy, few enough to keep memory flat."""
 
 _SCHEMA = pa.schema(
     [
@@ -45,13 +45,13 @@ class Tokenized:
     """One document as token ids, without special tokens."""
 
     ids: NDArray[np.int32]
-    """(T,), T at least 1; perhaps with the bit `heedful.batches.segments.IN_WORD`."""
+    """(T,), T at least 1. Ids may have the bit `heedful.batches.segments.IN_WORD` set."""
     ends: NDArray[np.int32]
     """(S,) The end of each sentence in ``ids``; the last is T."""
 
 
 class Documents(Protocol):
-    """Tokenized documents, as many as one likes to cut sequences from."""
+    """A sequence of tokenized documents to cut training sequences from."""
 
     def __len__(self) -> int: ...
 
@@ -68,18 +68,18 @@ def tokenize_documents(
     segmented: bool = False,
     workers: int,
 ) -> Iterator[list[Tokenized]]:
-    """Tokenize documents in order, a chunk at a time; documents without a token are left out.
+    """Tokenize documents in order, a chunk at a time. Documents without tokens are left out.
 
-    Special tokens in a text, such as a ``[SEP]`` in one about BERT, become unknown tokens: to the
-    model they would be real ones.
+    Special tokens in a text, such as a ``[SEP]`` in an article about BERT, become unknown tokens.
+    Otherwise the model would take them for real special tokens.
 
     Args:
         documents: the documents, streamed.
         tokenizer: the model's tokenizer.
         rule: how to split a document into sentences.
-        segmented: whether to mark the ids that go on with a word of a Chinese sentence by
+        segmented: whether to mark the ids that continue a word of a Chinese sentence with the bit
             `heedful.batches.segments.IN_WORD`.
-        workers: how many processes; 1 uses this one alone. They do not change the result.
+        workers: the number of processes. 1 uses only this process. The result is the same.
     """
     chunks = text_chunks(documents)
     if workers == 1:
@@ -90,19 +90,19 @@ def tokenize_documents(
         pending: deque[Future[list[Tokenized]]] = deque()
         for chunk in chunks:
             pending.append(processes.submit(_tokenize_in_worker, chunk))
-            if len(pending) > _AHEAD * workers:
+            if len(pending) > _QUEUED_CHUNKS * workers:
                 yield result_of(pending.popleft())
         while pending:
             yield result_of(pending.popleft())
 
 
 def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[list[str]]:
-    """Cut documents into chunks of texts, each with enough characters and documents.
+    """Group documents into chunks, each with enough characters and at least ``least`` documents.
 
-    All chunks have as many documents, if there are as many at all: the last has them by being
-    larger.
+    A last chunk with too few documents is merged into the chunk before it. If there are fewer than
+    ``least`` documents in total, all are in one chunk.
     """
-    held: list[str] = []
+    held_back: list[str] = []
     chunk: list[str] = []
     characters = 0
     for document in documents:
@@ -110,17 +110,17 @@ def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[li
         characters += len(document.text)
         if len(chunk) < least:
             continue
-        if held:
-            yield held
-            held = []
+        if held_back:
+            yield held_back
+            held_back = []
         if characters >= _CHUNK_CHARACTERS:
-            held, chunk, characters = chunk, [], 0
-    if held or chunk:
-        yield held + chunk
+            held_back, chunk, characters = chunk, [], 0
+    if held_back or chunk:
+        yield held_back + chunk
 
 
 _worker: tuple[Tokenizer, SentenceRule, bool] | None = None
-"""What a worker process tokenizes with; it is sent once, not with each chunk."""
+"""Tokenizer and options of a worker process. They are sent once, not with each chunk."""
 
 
 def _start_worker(tokenizer: Tokenizer, rule: SentenceRule, segmented: bool) -> None:
@@ -139,18 +139,18 @@ def tokenize_texts(
     """Tokenize the documents of a chunk; see `tokenize_documents`."""
     special = np.array(tokenizer.all_special_ids)
     documents = []
-    split = [running_sentences(text, rule) for text in texts]
-    # All at once: a tokenizer is faster the more it is given.
-    all_rows = iter(tokenizer.encode_batch(list(chain.from_iterable(split))))
-    for texts_of in split:
-        rows = list(islice(all_rows, len(texts_of)))
+    split_texts = [running_sentences(text, rule) for text in texts]
+    # One call for all sentences: a tokenizer is faster on larger batches.
+    all_rows = iter(tokenizer.encode_batch(list(chain.from_iterable(split_texts))))
+    for texts_of_document in split_texts:
+        rows = list(islice(all_rows, len(texts_of_document)))
         sentences = [row for row in rows if row]
         if not sentences:
             continue
         ids = np.fromiter(chain.from_iterable(sentences), np.int32)
         ids[np.isin(ids, special)] = tokenizer.unk_token_id
         if segmented:
-            ids[_in_words(texts_of, rows, tokenizer)] |= IN_WORD
+            ids[_in_words(texts_of_document, rows, tokenizer)] |= IN_WORD
         ends = np.cumsum([len(row) for row in sentences], dtype=np.int32)
         documents.append(Tokenized(ids=ids, ends=ends))
     return documents
@@ -159,29 +159,29 @@ def tokenize_texts(
 def _in_words(
     sentences: Sequence[str], rows: Sequence[Sequence[int]], tokenizer: Tokenizer
 ) -> NDArray[np.bool_]:
-    """Tell which tokens go on with a word of a Chinese sentence. Shape (T,)."""
+    """Return which tokens continue a word of a Chinese sentence. Shape (T,)."""
     parts = [np.zeros(len(row), np.bool_) for row in rows]
-    for number, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences):
         if is_chinese(sentence):
             offsets = tokenizer.pieces(sentence).offsets
-            parts[number] = go_on(sentence, offsets, load_segmenter()(sentence))
+            parts[index] = go_on(sentence, offsets, load_segmenter()(sentence))
     return np.concatenate(parts)
 
 
 def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
-    """Write tokenized documents to a file; it appears whole or not at all.
+    """Write tokenized documents to a file atomically.
 
     Raises:
-        UserError: the file cannot be written, as when the disk is full.
+        UserError: the file cannot be written, such as when the disk is full.
     """
     write_blocks(path, _SCHEMA, (_to_arrow(chunk) for chunk in chunks if chunk))
 
 
 def kept_corpus(path: Path, chunks: Iterable[list[Tokenized]]) -> Iterator[list[Tokenized]]:
-    """Pass chunks on, and write each as a block of a file; it appears when all have gone by.
+    """Yield each chunk and write it to a file as a block. The file appears after the last chunk.
 
     Raises:
-        UserError: the file cannot be written, as when the disk is full.
+        UserError: the file cannot be written, such as when the disk is full.
     """
     with block_writer(path, _SCHEMA) as write:
         for chunk in chunks:
@@ -203,10 +203,10 @@ class Corpus:
     """A file of tokenized documents, opened for reading.
 
     Attributes:
-        tokens: the number of tokens in all documents.
+        tokens: total number of tokens in all documents.
 
     Raises:
-        UserError: the file is missing, damaged, or not one that `write_corpus` wrote.
+        UserError: the file is missing, damaged, or not written by `write_corpus`.
     """
 
     def __init__(self, path: Path) -> None:

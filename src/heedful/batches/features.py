@@ -1,4 +1,4 @@
-"""Texts to examples: encoded, fitted to the model's length, with special tokens."""
+"""Encode texts as examples: tokenize, fit to the model's length, add special tokens."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -13,27 +13,27 @@ from heedful.reading import Text
 from heedful.settings import LongText
 from heedful.tokens import PairLayout, Tokenizer
 
-# Texts tokenized at once: enough to make the cost of a call negligible, few enough for memory.
-_TOGETHER = 1024
+# Texts per tokenizer call: enough to make the call overhead negligible, few enough for memory.
+_CHUNK_TEXTS = 1024
 
 
 def features(
     texts: Iterable[Text], tokenizer: Tokenizer, *, max_length: int, rule: LongText
 ) -> Iterator[Fitted[Example]]:
-    """Encode each text, or pair, as one example, or as several if it is read in windows.
+    """Encode each text or pair as one example, or as several if it is split into windows.
 
     Args:
         texts: single texts or pairs, all of one kind.
         tokenizer: the model's tokenizer.
-        max_length: the most tokens of an example, special tokens included.
-        rule: what to do with a text that is too long.
+        max_length: maximum tokens per example, special tokens included.
+        rule: how to handle a text that is too long.
 
     Raises:
         NoRoomError: a text is too long, and the rule is ``refuse``.
         UserError: single texts and pairs are mixed.
     """
     source = iter(texts)
-    while chunk := list(islice(source, _TOGETHER)):
+    while chunk := list(islice(source, _CHUNK_TEXTS)):
         firsts = [text if isinstance(text, str) else text[0] for text in chunk]
         seconds = [text[1] for text in chunk if not isinstance(text, str)]
         if seconds and len(seconds) < len(firsts):
@@ -64,19 +64,19 @@ def features(
 def row_offsets(
     offsets: NDArray[np.int32], layout: PairLayout, first: int | None = None
 ) -> NDArray[np.int32]:
-    """Return the offsets of a row's tokens in one of its texts: (-1, -1) for all other tokens.
+    """Return the offsets of a row's tokens in one of its texts, (-1, -1) for all other tokens.
 
     Args:
         offsets: start and end of each token of that text. Shape (N, 2).
         layout: the special tokens around texts.
-        first: the number of tokens of the text before it; None if there is none.
+        first: token count of the text before it; None if it is the first text.
 
     Shape:
         (T, 2).
     """
-    before = len(layout.begin) if first is None else layout.second_start(first)
-    row = np.full((before + len(offsets) + len(layout.end), 2), -1, dtype=np.int32)
-    row[before : before + len(offsets)] = offsets
+    num_before = len(layout.begin) if first is None else layout.second_start(first)
+    row = np.full((num_before + len(offsets) + len(layout.end), 2), -1, dtype=np.int32)
+    row[num_before : num_before + len(offsets)] = offsets
     return row
 
 

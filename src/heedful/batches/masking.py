@@ -1,8 +1,8 @@
-"""Hiding tokens for masked language modelling (Devlin et al. 2019, section 3.1, task 1).
+"""Mask tokens for masked language modelling (Devlin et al. 2019, section 3.1, task 1).
 
-The model predicts 15 % of a sequence's tokens; it sees 80 % of them as ``[MASK]``, 10 % as a random
-token and 10 % unchanged. The draws depend on (seed, epoch, index) alone, so each epoch hides other
-tokens, and the number of workers does not change them.
+The model predicts 15 % of a sequence's tokens. It sees 80 % of these as ``[MASK]``, 10 % as a
+random token and 10 % unchanged. The draws depend only on (seed, epoch, index). So each epoch masks
+different tokens, and the number of workers does not affect the result.
 
 Shapes: T length of a sequence, V vocabulary.
 """
@@ -21,7 +21,7 @@ from heedful.scripts import HAN, WIDE_MARKS
 from heedful.tokens import Tokenizer
 
 IGNORED = -100
-"""The label of padding and of tokens that are not predicted; no loss counts it."""
+"""Label of padding and of tokens that are not predicted. Every loss ignores it."""
 
 
 Choose = Callable[
@@ -29,33 +29,33 @@ Choose = Callable[
 ]
 """Chooses the positions of a sequence to predict.
 
-It is given the ids, shape (T,); the positions of ordinary tokens, shape (N,); a random number for
-each token, shape (T,), evenly drawn from all of 64 bits; how many positions are wanted; and the
-rule. There is at least one ordinary token, and at least one is wanted.
+Its arguments are the ids, shape (T,); the positions of ordinary tokens, shape (N,); a uniform
+random 64-bit number for each token, shape (T,); the number of positions to choose; and the rule.
+There is at least one ordinary token, and at least one is to be chosen.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class MaskRule:
-    """Which tokens may be hidden, how many, and what replaces them."""
+    """Which tokens may be masked, how many, and their replacements."""
 
     mask_id: int
     special: NDArray[np.bool_]
-    """(V,) True = a special token, which is never hidden."""
+    """(V,) True = a special token, which is never masked."""
     replacements: NDArray[np.int64]
-    """Ids of all other tokens, from which random ones are drawn."""
+    """Ids of all other tokens, from which random replacements are drawn."""
     choose: Choose
-    """Chooses which are predicted."""
+    """Chooses the tokens to predict."""
     continues: NDArray[np.bool_]
-    """(V,) True = a token that continues a word. Empty where tokens are chosen one by one."""
+    """(V,) True = a token that continues a word. Empty if tokens are chosen individually."""
     ends: NDArray[np.bool_]
-    """(V,) True = a token that ends a word, so that none continues it. Empty as above."""
+    """(V,) True = a token that ends a word, so no token continues it. Empty as above."""
     phrases: Phrases | None
-    """What is a word, too, although it has spaces; None for nothing."""
+    """Phrases that count as one word although they contain spaces; None for no phrases."""
     share: float
-    """Share of the ordinary tokens to predict; at least one is."""
+    """Share of the ordinary tokens to predict. At least one token is predicted."""
     most: int | None
-    """The most tokens to predict in a sequence; None for no limit."""
+    """Maximum tokens to predict per sequence; None for no limit."""
 
 
 def mask_rule(
@@ -66,13 +66,13 @@ def mask_rule(
     phrases: Sequence[str] = (),
     most: int | None,
 ) -> MaskRule:
-    """Build the rule for a vocabulary.
+    """Build the rule for a tokenizer's vocabulary.
 
     Args:
-        tokenizer: has the vocabulary.
+        tokenizer: the tokenizer with the vocabulary.
         share: see `MaskRule`.
-        masking: what is hidden together, one of `MASKINGS`.
-        phrases: what is a word, too, although it has spaces.
+        masking: the unit of masking, one of `MASKINGS`.
+        phrases: phrases that count as one word although they contain spaces.
         most: see `MaskRule`.
 
     Raises:
@@ -89,8 +89,8 @@ def mask_rule(
     if special.all():
         raise UserError(f"{tokenizer.vocabulary.source}: the vocabulary has only special tokens")
     count = 0 if masking == "token" else len(tokenizer)
-    edges = [_edges(tokenizer, token_id) for token_id in range(count)]
-    continues, ends = np.array(edges, np.bool_).reshape(-1, 2).T  # each (V,)
+    boundaries = [_word_boundaries(tokenizer, token_id) for token_id in range(count)]
+    continues, ends = np.array(boundaries, np.bool_).reshape(-1, 2).T  # each (V,)
     return MaskRule(
         mask_id=tokenizer.mask_token_id,
         special=special,
@@ -107,11 +107,11 @@ def mask_rule(
 _WITHOUT_SPACES = re.compile(f"[{HAN}{WIDE_MARKS}]")
 
 
-def _edges(tokenizer: Tokenizer, token_id: int) -> tuple[bool, bool]:
-    """Tell whether a token continues a word, and whether it ends one.
+def _word_boundaries(tokenizer: Tokenizer, token_id: int) -> tuple[bool, bool]:
+    """Return whether a token continues a word, and whether it ends one.
 
-    To a tokenizer that tells words by spaces alone, a Chinese sentence is a single word: there a
-    word begins and ends with each token, unless a segmenter says otherwise.
+    A tokenizer that splits words only at spaces takes a Chinese sentence for a single word. In
+    Chinese, each token is therefore a word of its own, unless a segmenter says otherwise.
     """
     continues, text = tokenizer.continues_word(token_id), tokenizer.text_of([token_id])
     return (
@@ -123,38 +123,38 @@ def _edges(tokenizer: Tokenizer, token_id: int) -> tuple[bool, bool]:
 def hide_tokens(
     ids: NDArray[np.int32], rule: MaskRule, *, seed: int, epoch: int, index: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Hide tokens of a sequence.
+    """Mask tokens of a sequence.
 
-    As in the original, the number of tokens to predict is not drawn: it is the share of the tokens,
-    rounded.
+    As in the original, the number of tokens to predict is not random. It is the rounded share of
+    the ordinary tokens.
 
     Args:
-        ids: the sequence, special tokens included, perhaps with the bit
-            `heedful.batches.segments.IN_WORD`. Shape (T,).
-        rule: what to hide.
-        seed: determines the draws together with ``epoch`` and ``index``. Not negative.
+        ids: the sequence, special tokens included. Ids may have the bit
+            `heedful.batches.segments.IN_WORD` set. Shape (T,).
+        rule: the masking rule.
+        seed: determines the draws, with ``epoch`` and ``index``. Not negative.
         epoch: number of the epoch.
         index: number of the sequence.
 
     Returns:
-        The ids that the model sees, and the labels: the true id of each token to predict, else
-        -100. Each of shape (T,).
+        The model's input ids, and the labels: the original id of each token to predict, -100 for
+        other tokens. Each of shape (T,).
     """
     stored, ids = ids, ids & ~IN_WORD
     seen = ids.astype(np.int64)
     labels = np.full(len(ids), IGNORED, np.int64)
-    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch, index]))
-    # numpy promises its raw output; the modulus by a small number is close enough to uniform.
-    order, fate, other = bits.random_raw(3 * len(ids)).reshape(3, -1)  # each (T,)
+    rng = np.random.PCG64(np.random.SeedSequence([seed, epoch, index]))
+    # numpy guarantees its raw output. The modulus by a small number is close enough to uniform.
+    sort_keys, fate_draws, id_draws = rng.random_raw(3 * len(ids)).reshape(3, -1)  # each (T,)
     ordinary = np.flatnonzero(~rule.special[ids])
     wanted = max(1, round(rule.share * len(ordinary)))
     wanted = min(wanted, len(ordinary), wanted if rule.most is None else rule.most)
-    chosen = rule.choose(stored, ordinary, order, wanted, rule) if wanted else ordinary
+    chosen = rule.choose(stored, ordinary, sort_keys, wanted, rule) if wanted else ordinary
     labels[chosen] = ids[chosen]
-    fates = fate[chosen] % 10
+    fates = fate_draws[chosen] % 10
     seen[chosen[fates < 8]] = rule.mask_id
     replaced = chosen[fates == 8]
-    seen[replaced] = rule.replacements[other[replaced] % len(rule.replacements)]
+    seen[replaced] = rule.replacements[id_draws[replaced] % len(rule.replacements)]
     return seen, labels
 
 
@@ -165,7 +165,7 @@ def single_tokens(
     wanted: int,
     rule: MaskRule,
 ) -> NDArray[np.int64]:
-    """Choose each token by itself."""
+    """Choose tokens individually."""
     return ordinary[np.argsort(order[ordinary], kind="stable")[:wanted]]
 
 
@@ -176,15 +176,15 @@ def whole_words(
     wanted: int,
     rule: MaskRule,
 ) -> NDArray[np.int64]:
-    """Choose words in random order while they fit; one word if all are longer."""
+    """Choose words in random order while they fit. If no word fits, choose one word."""
     words, shuffled = _shuffled_words(ids, ordinary, order, rule)
     chosen: list[NDArray[np.int64]] = []
-    room = wanted
-    for number in shuffled:
-        if len(words[number]) <= room:
-            chosen.append(words[number])
-            room -= len(words[number])
-        if not room:
+    budget = wanted
+    for word_index in shuffled:
+        if len(words[word_index]) <= budget:
+            chosen.append(words[word_index])
+            budget -= len(words[word_index])
+        if not budget:
             break
     return np.concatenate(chosen or [words[shuffled[0]]])
 
@@ -196,38 +196,39 @@ def n_grams(
     wanted: int,
     rule: MaskRule,
 ) -> NDArray[np.int64]:
-    """Choose up to three words in a row, while they fit (Lan et al. 2020, section 4.1).
+    """Choose n-grams of up to three words while they fit (Lan et al. 2020, section 4.1).
 
-    How many is drawn with probabilities as 1, 1/2 and 1/3. Fewer are taken where a special token, a
-    word that was chosen before, or the end of the room is nearer. One word is, if all are longer.
+    The length n is drawn with probabilities proportional to 1, 1/2 and 1/3. An n-gram is shorter if
+    it meets a special token or an already chosen word, or if the next word no longer fits. If no
+    word fits, one word is chosen.
     """
     words, shuffled = _shuffled_words(ids, ordinary, order, rule)
     taken = np.zeros(len(words), np.bool_)
-    room = wanted
-    for number in shuffled:
-        length = _LENGTHS[int(order[words[number][0]]) % len(_LENGTHS)]
-        for at in range(number, min(number + length, len(words))):
-            word = words[at]
-            apart = at > number and word[0] != words[at - 1][-1] + 1
-            if taken[at] or apart or len(word) > room:
+    budget = wanted
+    for word_index in shuffled:
+        length = _LENGTHS[int(order[words[word_index][0]]) % len(_LENGTHS)]
+        for position in range(word_index, min(word_index + length, len(words))):
+            word = words[position]
+            is_gap = position > word_index and word[0] != words[position - 1][-1] + 1
+            if taken[position] or is_gap or len(word) > budget:
                 break
-            taken[at] = True
-            room -= len(word)
-        if not room:
+            taken[position] = True
+            budget -= len(word)
+        if not budget:
             break
     if not taken.any():
         taken[shuffled[0]] = True
-    return np.concatenate([words[number] for number in np.flatnonzero(taken)])
+    return np.concatenate([words[word_index] for word_index in np.flatnonzero(taken)])
 
 
 _LENGTHS = (1,) * 6 + (2,) * 3 + (3,) * 2
-"""Each length as often as in 11 draws on average."""
+"""Each n-gram length, as often as expected in 11 draws."""
 
 
 def _shuffled_words(
     ids: NDArray[np.int32], ordinary: NDArray[np.int64], order: NDArray[np.uint64], rule: MaskRule
 ) -> tuple[list[NDArray[np.int64]], list[int]]:
-    """Return the positions of each word, and the numbers of the words in random order."""
+    """Return the positions of each word, and the word indices in random order."""
     words = _words(ids, ordinary, rule)
     firsts = [word[0] for word in words]
     shuffled: list[int] = np.argsort(order[firsts], kind="stable").tolist()
@@ -238,11 +239,11 @@ def _words(
     ids: NDArray[np.int32], ordinary: NDArray[np.int64], rule: MaskRule
 ) -> list[NDArray[np.int64]]:
     """Divide the positions of ordinary tokens into words."""
-    # The token after a special token begins a word, even if the word's first piece was cut off.
-    goes_on = (ids & IN_WORD != 0)[ordinary]
+    # The token after a special token begins a word, even if the word's first piece is cut off.
+    continues = (ids & IN_WORD != 0)[ordinary]
     ids = ids & ~IN_WORD
-    goes_on |= rule.continues[ids[ordinary]] & ~rule.ends[ids[ordinary - 1]]
-    begins = ~goes_on | (np.diff(ordinary, prepend=-2) > 1)
+    continues |= rule.continues[ids[ordinary]] & ~rule.ends[ids[ordinary - 1]]
+    begins = ~continues | (np.diff(ordinary, prepend=-2) > 1)
     if rule.phrases is not None:
         in_sequence = np.zeros(len(ids) + 1, np.bool_)
         in_sequence[ordinary] = begins
@@ -257,6 +258,6 @@ MASKINGS: dict[str, Choose] = {
     "token": single_tokens,
     "word": whole_words,
     "n-gram": n_grams,
-    "entity": whole_words,  # of a rule with phrases
+    "entity": whole_words,  # in a rule with phrases
 }
-"""What is hidden together, by the name that users give."""
+"""How to choose the tokens to mask, by user-facing name of the unit."""

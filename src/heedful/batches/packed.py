@@ -1,4 +1,4 @@
-"""Many examples of texts as a few arrays: little to hold, and quick to send to another process."""
+"""Many text examples as a few arrays: compact, and fast to send to another process."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ _NO_SPLIT = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Packed:
-    """N examples: row ``r`` of a list is ``ids[ends[r - 1] : ends[r]]``."""
+    """N concatenated examples: the ids of example ``r`` are ``ids[ends[r - 1] : ends[r]]``."""
 
     ids: NDArray[np.int32]
     ends: NDArray[np.int64]
-    """(N,)"""
+    """(N,) End of each example in ``ids``."""
     splits: NDArray[np.int32]
     """(N,) See `Example`; -1 for None."""
     labels: NDArray[np.float64]
     label_ends: NDArray[np.int64]
-    """(N,)"""
+    """(N,) End of each example's labels in ``labels``."""
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -42,11 +42,11 @@ class Packed:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(N,) The number of tokens of each example."""
+        """(N,) Token count of each example."""
         return np.diff(self.ends, prepend=0)
 
     def part(self, start: int, stop: int) -> "Packed":
-        """Return some of the examples, in arrays of their own."""
+        """Return examples ``start`` to ``stop - 1`` as copies."""
         first = self.ends[start - 1] if start else 0
         first_label = self.label_ends[start - 1] if start else 0
         return Packed(
@@ -64,7 +64,7 @@ def _range(ends: NDArray[np.int64], start: int, stop: int) -> slice:
 
 
 def pack(examples: Sequence[Example]) -> Packed:
-    """Pack examples of texts."""
+    """Pack text examples."""
     splits = [_NO_SPLIT if example.split is None else example.split for example in examples]
     return Packed(
         ids=np.concatenate([np.empty(0, np.int32), *(example.ids for example in examples)]),
@@ -76,7 +76,7 @@ def pack(examples: Sequence[Example]) -> Packed:
 
 
 def join(parts: Sequence[Packed]) -> Packed:
-    """Return the examples of all parts, one part after another."""
+    """Concatenate the examples of all parts."""
     lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
     labels = [np.diff(part.label_ends, prepend=0) for part in parts]
     return Packed(

@@ -1,4 +1,4 @@
-"""Several texts in one sequence that do not attend to each other.
+"""Packing of several texts into one sequence without attention between them.
 
 Shapes: B sequences, T length.
 """
@@ -10,28 +10,28 @@ from torch import Tensor
 def keep_apart(
     input_ids: Tensor, real: Tensor | None, cls_id: int, *, causal: bool = False
 ) -> dict[str, Tensor]:
-    """Return the mask and the positions that keep the texts of a sequence apart.
+    """Return the block-diagonal mask and the position ids that separate a sequence's texts.
 
     Args:
         input_ids: sequences in which each text begins with ``cls_id``. Shape (B, T).
         real: True = a token, not padding; None if there is no padding. Shape (B, T).
         cls_id: id of the token that begins each text.
-        causal: whether a token may attend to none after it.
+        causal: whether to mask all later tokens.
 
     Returns:
-        Inputs of the model: an ``attention_mask``, shape (B, T, T), True within a text, and
-        ``position_ids``, shape (B, T), from 0 at the start of each text. Empty if no sequence holds
+        Model inputs: an ``attention_mask``, shape (B, T, T), True within a text, and
+        ``position_ids``, shape (B, T), from 0 at the start of each text. Empty if no sequence has
         several texts.
     """
     begins = input_ids == cls_id  # (B, T)
     if real is not None:
         begins &= real  # padding may be the same token
-    number = begins.cumsum(1)  # (B, T): the number of each token's text in its sequence
-    if number.max() <= 1:
+    text_indices = begins.cumsum(1)  # (B, T): index of each token's text in its sequence
+    if text_indices.max() <= 1:
         return {}
     positions = torch.arange(input_ids.shape[1])
     starts = torch.where(begins, positions, 0).cummax(1).values  # (B, T)
-    mask = number[:, :, None] == number[:, None, :]  # (B, T, T)
+    mask = text_indices[:, :, None] == text_indices[:, None, :]  # (B, T, T)
     if real is not None:
         mask &= real[:, None, :]
     if causal:

@@ -1,4 +1,4 @@
-"""Pictures as examples, and examples as tensors.
+"""Convert images to examples, and collate them into tensors.
 
 Shapes: B examples, C channels, Y rows, X columns.
 """
@@ -16,11 +16,11 @@ from heedful.images.processor import ViTImageProcessor
 
 
 def picture_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float, ...]) -> Example:
-    """Make an example of a picture.
+    """Return an example of an image.
 
     Args:
         pixels: shape (C, Y, X).
-        tokens: how many the model makes of it.
+        tokens: number of tokens of the image in the model.
         labels: see ``Example``.
     """
     return Example(ids=np.arange(tokens, dtype=np.int32), pixels=pixels.ravel(), labels=labels)
@@ -34,65 +34,65 @@ def collate_pictures(
     shift: float = 0.0,
     draw: Draw | None = None,
 ) -> Batch:
-    """Put pictures together.
+    """Collate images.
 
     Args:
         examples: at least one.
-        processor: says their size, and what their pixels become.
-        targets: what to learn from them.
-        shift: the share of a side by which a picture is moved at most, at random.
-        draw: decides how, where the pictures are learnt from; else they stay.
+        processor: defines the image size and the pixel normalization.
+        targets: the training targets of the examples.
+        shift: maximum random shift of an image, as a share of its side.
+        draw: seeds the shifts of training batches. Other batches are not shifted.
     """
     shape = (len(examples), processor.channels, *processor.size)
-    pixels = np.concatenate([_numbers(example) for example in examples]).reshape(shape)
+    pixels = np.concatenate([_pixels(example) for example in examples]).reshape(shape)
     if shift and draw is not None and draw.learns:
         pixels = shifted(pixels, shift, draw)
-    tokens = sum(len(example.ids) for example in examples)
+    num_tokens = sum(len(example.ids) for example in examples)
     return Batch(
         inputs={"pixel_values": torch.from_numpy(processor.values(pixels))},
         targets=targets,
-        num_tokens=tokens,
-        num_positions=tokens,
+        num_tokens=num_tokens,
+        num_positions=num_tokens,
     )
 
 
 def random_pictures(processor: ViTImageProcessor) -> list[Tensor]:
-    """Draw pictures that ranges are measured on, fine and coarse; always the same ones.
+    """Return fixed random images, fine and coarse, to measure value ranges on.
 
     Returns:
-        Batches of what a model reads. Each of shape (B, C, Y, X).
+        Batches of model inputs. Each of shape (B, C, Y, X).
     """
-    random = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     rows, columns = processor.size
     batches = []
     for grain in (1, 4, 16):
         shape = (4, processor.channels, -(-rows // grain), -(-columns // grain))
-        coarse = random.integers(0, 256, shape, dtype=np.uint8)
+        coarse = generator.integers(0, 256, shape, dtype=np.uint8)
         pixels = coarse.repeat(grain, 2).repeat(grain, 3)[:, :, :rows, :columns]
         batches.append(torch.from_numpy(processor.values(pixels)))
     return batches
 
 
 def shifted(pixels: NDArray[np.uint8], share: float, draw: Draw) -> NDArray[np.uint8]:
-    """Move each picture up or down, left or right; what comes in repeats its edge.
+    """Shift each image vertically and horizontally; edge pixels fill the gap.
 
     Args:
         pixels: shape (B, C, Y, X).
-        share: of each side, at most.
-        draw: decides how far: each picture by its number in the data, and by the epoch.
+        share: maximum shift, as a share of each side.
+        draw: seeds each shift, with the image's index in the dataset and the epoch.
     """
     rows, columns = pixels.shape[2:]
-    most = int(share * rows), int(share * columns)
-    moved = np.empty_like(pixels)
-    for index, number in enumerate(draw.rows.tolist()):
-        random = np.random.default_rng([draw.seed, draw.epoch, number])
-        down, right = (int(random.integers(-limit, limit + 1)) for limit in most)
+    limits = int(share * rows), int(share * columns)
+    result = np.empty_like(pixels)
+    for index, row_index in enumerate(draw.rows.tolist()):
+        generator = np.random.default_rng([draw.seed, draw.epoch, row_index])
+        down, right = (int(generator.integers(-limit, limit + 1)) for limit in limits)
         from_rows = np.clip(np.arange(rows) - down, 0, rows - 1)
         from_columns = np.clip(np.arange(columns) - right, 0, columns - 1)
-        moved[index] = pixels[index][:, from_rows[:, None], from_columns]
-    return moved
+        result[index] = pixels[index][:, from_rows[:, None], from_columns]
+    return result
 
 
-def _numbers(example: Example) -> NDArray[np.uint8]:
+def _pixels(example: Example) -> NDArray[np.uint8]:
     assert example.pixels is not None
     return example.pixels

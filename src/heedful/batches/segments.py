@@ -1,7 +1,7 @@
-"""The words of Chinese texts, which have no spaces between them (Cui et al. 2019).
+"""Word segmentation of Chinese texts, which have no spaces (Cui et al. 2019).
 
-"Pre-Training with Whole Word Masking for Chinese BERT": a model still reads characters, but the
-characters of a word are hidden together. The words are those of ``jieba``.
+"Pre-Training with Whole Word Masking for Chinese BERT": the model still reads characters, but all
+characters of a word are masked together. ``jieba`` segments the words.
 """
 
 import re
@@ -17,21 +17,21 @@ from heedful.extras import missing
 from heedful.scripts import HAN, KANA
 
 IN_WORD = 1 << 30
-"""The bit of a stored token id that says: this token goes on with a word of the segmenter."""
+"""Bit of a stored token id: this token continues a word of the segmenter."""
 
 Segmenter = Callable[[str], Sequence[int]]
-"""Returns where the words of a text start, in characters."""
+"""Returns the start of each word of a text, in characters."""
 
 _HAN, _KANA = re.compile(f"[{HAN}]"), re.compile(f"[{KANA}]")
 
 
 def is_chinese(text: str) -> bool:
-    """Tell whether a sentence has words that a segmenter of Chinese can tell."""
+    """Return whether a Chinese segmenter applies to a sentence: Han characters and no kana."""
     return _HAN.search(text) is not None and _KANA.search(text) is None
 
 
 def segmenter_name() -> str:
-    """Return what cuts texts into words, with its version, for the identity of a corpus."""
+    """Return the segmenter's name and version, to identify a corpus."""
     try:
         return f"jieba {version('jieba')}"
     except PackageNotFoundError:
@@ -43,16 +43,16 @@ def load_segmenter() -> Segmenter:
     """Load jieba with its own dictionary.
 
     Raises:
-        UserError: it is not installed.
+        UserError: jieba is not installed.
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own source
+            warnings.simplefilter("ignore")  # about jieba's own source
             import jieba
     except ImportError:
         raise missing("chinese") from None
     tokenizer = jieba.Tokenizer()
-    # By itself it would read its dictionary from a file that any user of the machine can write.
+    # By default, jieba caches its dictionary in a file that any user of the machine can write.
     tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
     tokenizer.initialized = True
     return lambda text: [start for _, start, _ in tokenizer.tokenize(text)]
@@ -61,19 +61,19 @@ def load_segmenter() -> Segmenter:
 def go_on(
     text: str, offsets: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> NDArray[np.bool_]:
-    """Tell which pieces of a text go on with a word.
+    """Return which pieces of a text continue a word.
 
     Args:
         text: the text.
-        offsets: the slice of each piece.
-        starts: where its words start.
+        offsets: start and end of each piece.
+        starts: start of each word.
 
     Shape:
         (N,) for N pieces.
     """
     begins = np.zeros(len(text) + 1, np.bool_)
     begins[list(starts)] = True
-    # A piece that starts before a word's first character, with a space, begins it, too.
+    # A piece with a space before the word's first character also begins the word.
     return np.array(
         [not begins[start : max(end, start + 1)].any() for start, end in offsets], np.bool_
     )

@@ -1,17 +1,18 @@
-r"""Documents to sentences by a simple rule that knows no language.
+r"""Split documents into sentences with a simple language-independent rule.
 
-Pre-training cuts a text where one thought ends and another begins; a missed or surplus cut does no
-harm. So there is no list of abbreviations and no model, but this rule:
+Pre-training splits a text between thoughts. A missed or surplus split does no harm. So this module
+needs no list of abbreviations and no model, only this rule:
 
-- A blank line ends a sentence; a line break inside a paragraph is a space, or nothing between
+- A blank line ends a sentence. A line break inside a paragraph becomes a space, or nothing between
   Chinese or Japanese characters.
 - ``. ! ? …`` and similar marks of other scripts, with the closing quotes and brackets after them,
-  end a sentence if a space follows, and then anything but a small letter.
-- ``。！？；`` and similar marks, which no space follows, always end one, with the closing quotes
-  and brackets after them; so do ``. ! ? …`` between two Chinese or Japanese characters.
-- One full stop after a capitalised word of up to three letters (``Mr.``, ``J.``) does not.
+  end a sentence if a space follows and the next character is not a lowercase letter.
+- ``。！？；`` and similar marks, which no space follows, always end a sentence, with the closing
+  quotes and brackets after them. So do ``. ! ? …`` between two Chinese or Japanese characters.
+- A single full stop after a capitalised word of up to three letters (``Mr.``, ``J.``) does not end
+  a sentence.
 
-The rule ``line`` is for texts with one sentence on each line.
+The rule ``line`` is for texts with one sentence per line.
 """
 
 import re
@@ -24,7 +25,7 @@ SentenceRule = Literal["punctuation", "line"]
 _MARKS = "[.!?…‽؟۔।॥။។៕]"
 _CLOSING = r"""["'”’»›)\]}_*]"""
 _NARROW_END = (
-    # Followed by a space. Possessive, so that a long run of marks is tried only once.
+    # Followed by a space. Possessive, so that the regex tries a long run of marks only once.
     rf"(?<!{_MARKS}){_MARKS}++{_CLOSING}*+(?=\s)"
 )
 _WIDE_CLOSING = r"[」』”’）】》〉〕］｝｣〗〙〞〟)\]}]"
@@ -40,13 +41,13 @@ _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
 def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
-    """Split a document into its sentences, none of them empty, each with the space before it.
+    """Split a document into non-empty sentences, each with its leading space.
 
-    The first sentence of a line or paragraph has one, too; the first of the document has none.
+    The first sentence of a line or paragraph also has one. The document's first sentence has none.
 
     Args:
         text: a document, with its line breaks.
-        rule: how to tell sentences apart; see the module.
+        rule: how to detect sentence ends; see the module.
     """
     if rule == "line":
         parts = [[line] for line in map(str.strip, text.split("\n")) if line]
@@ -55,8 +56,8 @@ def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str
         parts = [_of_paragraph(paragraph) for paragraph in paragraphs if paragraph]
     running: list[str] = []
     for first, *others in parts:
-        seam = space_between(running[-1], first) if running else ""
-        running += [f"{seam}{first}", *others]
+        separator = space_between(running[-1], first) if running else ""
+        running += [f"{separator}{first}", *others]
     return running
 
 
@@ -67,12 +68,12 @@ def _in_one_line(paragraph: str) -> str:
 
 def _of_paragraph(text: str) -> list[str]:
     sentences = []
-    start = quotes = counted = 0
+    start = num_quotes = counted_up_to = 0
     for match in _END.finditer(text):
         end = match.end()
         if match["wide"]:
-            quotes, counted = quotes + text.count('"', counted, end), end
-            end += text.startswith('"', end) and quotes % 2  # it closes what was quoted
+            num_quotes, counted_up_to = num_quotes + text.count('"', counted_up_to, end), end
+            end += text.startswith('"', end) and num_quotes % 2  # a closing quote
         elif text[end : end + 2].strip()[:1].islower() or _is_abbreviation(
             text, match.start(), match.group()
         ):
@@ -83,6 +84,6 @@ def _of_paragraph(text: str) -> list[str]:
 
 
 def _is_abbreviation(text: str, start: int, mark: str) -> bool:
-    """Tell whether a mark is the full stop of a short capitalised word."""
+    """Return whether a mark is the full stop of a short capitalised word."""
     word = _SHORT_WORD.search(text, max(start - 4, 0), start + 1) if mark == "." else None
     return word is not None and word[1][0].isupper()

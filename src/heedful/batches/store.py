@@ -1,7 +1,7 @@
-"""Examples in a file on disk, encoded once and read through the page cache.
+"""An on-disk store of examples, encoded once and read through the page cache.
 
-The file is Arrow's IPC format, memory-mapped: an example is a view into the file, at a known
-offset. The memory of a run does not grow with its data, except for 8 bytes for each example.
+The file is in Arrow's IPC format and memory-mapped. An example is a view into the file at a known
+offset. A run's memory does not grow with its data, except for 8 bytes per example.
 """
 
 import os
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from heedful.batches.examples import Example
 from heedful.errors import UserError
 
-if TYPE_CHECKING:  # pyarrow is imported where it is needed: answers do without
+if TYPE_CHECKING:  # imported lazily elsewhere: inference does not need pyarrow
     import pyarrow as pa
 
 _BLOCK_ROWS = 1024
@@ -42,10 +42,10 @@ def _schema() -> "pa.Schema":
 
 
 def write_store(path: Path, examples: Iterable[Example]) -> None:
-    """Write examples to a file, a block at a time; it appears whole or not at all.
+    """Write examples to a file atomically, one block at a time.
 
     Raises:
-        UserError: the file cannot be written, as when the disk is full.
+        UserError: the file cannot be written, such as when the disk is full.
     """
     stream = iter(examples)
     blocks = iter(lambda: list(islice(stream, _BLOCK_ROWS)), [])
@@ -53,10 +53,10 @@ def write_store(path: Path, examples: Iterable[Example]) -> None:
 
 
 def write_blocks(path: Path, schema: "pa.Schema", blocks: "Iterable[pa.RecordBatch]") -> None:
-    """Write an Arrow file, a block at a time; it appears whole or not at all.
+    """Write an Arrow file atomically, one block at a time.
 
     Raises:
-        UserError: the file cannot be written, as when the disk is full.
+        UserError: the file cannot be written, such as when the disk is full.
     """
     with block_writer(path, schema) as write:
         for block in blocks:
@@ -65,10 +65,10 @@ def write_blocks(path: Path, schema: "pa.Schema", blocks: "Iterable[pa.RecordBat
 
 @contextmanager
 def block_writer(path: Path, schema: "pa.Schema") -> "Iterator[Callable[[pa.RecordBatch], object]]":
-    """Give what adds a block to an Arrow file; it appears whole at the end, or not at all.
+    """Yield a function that appends a block to an Arrow file. The file appears on success only.
 
     Raises:
-        UserError: the file cannot be written, as when the disk is full.
+        UserError: the file cannot be written, such as when the disk is full.
     """
     import pyarrow as pa
 
@@ -102,7 +102,7 @@ def _pixels(example: Example) -> NDArray[np.uint8]:
 
 
 def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> "pa.Array":
-    """Make an Arrow column of lists; there is at least one row."""
+    """Return an Arrow column of lists from at least one row."""
     import pyarrow as pa
 
     offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
@@ -110,7 +110,7 @@ def to_lists(rows: Sequence[NDArray[np.generic]], dtype: type[np.generic]) -> "p
 
 
 def open_blocks(path: Path, schema: "pa.Schema") -> "list[pa.RecordBatch]":
-    """Map an Arrow file into memory and return its blocks; nothing is read yet.
+    """Memory-map an Arrow file and return its blocks. No data is read yet.
 
     Raises:
         UserError: the file is missing, damaged, or has another schema.
@@ -118,7 +118,7 @@ def open_blocks(path: Path, schema: "pa.Schema") -> "list[pa.RecordBatch]":
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))  # names may not be UTF-8
+        reader = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))  # paths may not be UTF-8
         blocks = [reader.get_batch(block) for block in range(reader.num_record_batches)]
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
@@ -130,7 +130,7 @@ def open_blocks(path: Path, schema: "pa.Schema") -> "list[pa.RecordBatch]":
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Views into the file: row ``r`` of a list is ``values[offsets[r] : offsets[r + 1]]``."""
+    """Views into the file. List ``r`` of a column is ``values[offsets[r] : offsets[r + 1]]``."""
 
     ids: NDArray[np.int32]
     id_offsets: NDArray[np.int64]
@@ -146,12 +146,12 @@ class Store:
     """A file of examples, opened for reading.
 
     Attributes:
-        lengths: (N,) the number of tokens of each example.
-        parts: (N,) which part of its item each example is; 0 begins an item.
-        label_lengths: (N,) the number of labels of each example.
+        lengths: (N,) token count of each example.
+        parts: (N,) index of each example within its item; 0 begins an item.
+        label_lengths: (N,) label count of each example.
 
     Raises:
-        UserError: the file is missing, damaged, or not one that `write_store` wrote.
+        UserError: the file is missing, damaged, or not written by `write_store`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -185,12 +185,12 @@ class Store:
 
     @property
     def labels(self) -> NDArray[np.float64]:
-        """The labels of all examples, one after another."""
+        """The concatenated labels of all examples."""
         return np.concatenate([np.empty(0), *(block.labels for block in self._blocks)])
 
 
 def _sizes(offsets: Sequence[NDArray[np.int64]]) -> NDArray[np.int32]:
-    """Return the lengths of the lists of all blocks."""
+    """Return the list lengths of all blocks."""
     return np.concatenate([np.empty(0, np.int32), *map(np.diff, offsets)]).astype(np.int32)
 
 

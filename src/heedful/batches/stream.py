@@ -1,10 +1,10 @@
-"""Examples of a text that is read by stream: shards in a random order, mixed in a buffer.
+"""Examples of a streamed dataset: shards in random order, shuffled in a buffer.
 
-The shards of an epoch are dealt to lanes, which are read side by side, chunk by chunk. Each filling
-of the buffer takes as much of every lane; the buffer is then shuffled, learnt from to its end, and
-filled again. What does not fill a whole step stays for the next filling. So a few numbers say where
-a stream stands, and what is drawn depends on the seed and the epoch alone: not on how many
-processes share the lanes.
+The shards of an epoch are dealt to lanes, which are read in parallel, chunk by chunk. Each filling
+of the buffer takes equally many examples from every lane. The buffer is then shuffled, used up in
+training, and refilled. Examples that do not fill a whole step stay for the next filling. So a few
+numbers describe the position of a stream. The random order depends only on the seed and the epoch,
+not on how many processes share the lanes.
 """
 
 from collections import deque
@@ -17,24 +17,24 @@ import numpy as np
 from heedful.batches.packed import Packed, join
 
 Chunks = Callable[[int, int, int], Iterator[Packed]]
-"""Gives the examples of the chunks of a shard: its number, the epoch, and the first chunk."""
+"""Yields the chunks of a shard, given the shard index, the epoch and the first chunk."""
 
 Share = Callable[[Mapping[int, "Offer"]], Mapping[int, "Offer"]]
-"""Gives the offers of the lanes of all processes for those of this one."""
+"""Takes the offers of this process's lanes; returns the offers of all processes' lanes."""
 
 
 class Mark(NamedTuple):
-    """Where a lane stands."""
+    """The position of a lane."""
 
     shard: int
-    """Which of its shards it reads, from 0."""
+    """Index of the current shard within the lane's shards, from 0."""
     chunk: int
     used: int
-    """Examples of this chunk that were used."""
+    """Number of examples of this chunk already used."""
 
 
 class _Span(NamedTuple):
-    """Some examples of a chunk, one after another."""
+    """Consecutive examples of a chunk."""
 
     shard: int
     chunk: int
@@ -48,12 +48,12 @@ class Offer:
 
     examples: Packed
     spans: tuple[_Span, ...]
-    """Where they come from."""
+    """The chunk positions of the examples."""
     more: bool
-    """Whether others come after them."""
+    """Whether the lane has further examples."""
 
     def mark_after(self, count: int) -> Mark:
-        """Return where the lane stands when some of them are used, at least one."""
+        """Return the lane's position after ``count`` of these examples are used; at least one."""
         for span in self.spans:
             if count <= span.size:
                 return Mark(span.shard, span.chunk, span.first + count)
@@ -62,12 +62,12 @@ class Offer:
 
 
 class Lane:
-    """Shards that are read one after another, no further ahead than examples are asked for.
+    """Shards that are read in sequence, no further ahead than requested.
 
     Args:
-        shards: their numbers, in the order in which they are read.
-        epoch: for what is drawn.
-        mark: where to begin.
+        shards: shard indices, in reading order.
+        epoch: seeds the random draws.
+        mark: the start position.
         chunks: reads a shard.
     """
 
@@ -77,72 +77,72 @@ class Lane:
         self._waiting: deque[tuple[_Span, Packed]] = deque()
 
     def peek(self, count: int) -> Offer:
-        """Return the next examples, at most as many; they are not used yet."""
-        ready = sum(span.size for span, _ in self._waiting)
-        while ready <= count and (piece := next(self._pieces, None)) is not None:
+        """Return the next examples, at most ``count``, without marking them as used."""
+        num_waiting = sum(span.size for span, _ in self._waiting)
+        while num_waiting <= count and (piece := next(self._pieces, None)) is not None:
             self._waiting.append(piece)
-            ready += piece[0].size
-        spans, parts, left = [], [], count
+            num_waiting += piece[0].size
+        spans, parts, remaining = [], [], count
         for span, packed in self._waiting:
-            part = min(span.size, left)
-            if part:
-                spans.append(span._replace(size=part))
-                parts.append(packed.part(span.first, span.first + part))
-            left -= part
-        return Offer(examples=join(parts), spans=tuple(spans), more=ready > count)
+            size = min(span.size, remaining)
+            if size:
+                spans.append(span._replace(size=size))
+                parts.append(packed.part(span.first, span.first + size))
+            remaining -= size
+        return Offer(examples=join(parts), spans=tuple(spans), more=num_waiting > count)
 
     def use(self, count: int, mark: Mark) -> None:
-        """Go on behind some of the examples that were offered, which is where a mark says."""
+        """Advance past ``count`` offered examples to the position ``mark``."""
         self.mark = mark
         while count:
             span, packed = self._waiting.popleft()
             if count < span.size:
-                rest = span._replace(first=span.first + count, size=span.size - count)
-                self._waiting.appendleft((rest, packed))
+                remainder = span._replace(first=span.first + count, size=span.size - count)
+                self._waiting.appendleft((remainder, packed))
             count -= min(count, span.size)
 
 
 def _pieces(
     shards: Sequence[int], epoch: int, mark: Mark, chunks: Chunks
 ) -> Iterator[tuple[_Span, Packed]]:
-    for number in range(mark.shard, len(shards)):
-        first = mark.chunk if number == mark.shard else 0
-        for chunk, packed in enumerate(chunks(shards[number], epoch, first), first):
-            used = mark.used if (number, chunk) == mark[:2] else 0
+    for shard_index in range(mark.shard, len(shards)):
+        first = mark.chunk if shard_index == mark.shard else 0
+        for chunk, packed in enumerate(chunks(shards[shard_index], epoch, first), first):
+            used = mark.used if (shard_index, chunk) == mark[:2] else 0
             if used < len(packed):
-                yield _Span(number, chunk, used, len(packed) - used), packed
+                yield _Span(shard_index, chunk, used, len(packed) - used), packed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """Where a stream stands when it fills its buffer."""
+    """The position of a stream when it fills its buffer."""
 
     epoch: int
     filling: int
-    """The number of the filling in its epoch."""
+    """Index of the filling within its epoch."""
     row: int
-    """Examples of the epoch that were used before."""
+    """Number of examples of the epoch used before this filling."""
     marks: tuple[Mark | None, ...]
-    """Of each lane; None at its end."""
+    """Position of each lane; None at its end."""
 
     @classmethod
     def first(cls, epoch: int, lanes: int) -> Self:
-        """Return the beginning of an epoch."""
+        """Return the start of an epoch."""
         return cls(epoch=epoch, filling=0, row=0, marks=(Mark(0, 0, 0),) * lanes)
 
 
 class Buffer:
-    """What fills the buffer, stage by stage.
+    """Fills the shuffle buffer, stage by stage.
 
     Args:
-        shards: how many there are.
-        lanes: how many are read side by side; each has one at least.
-        size: examples of a filling, about.
-        batch_size: what the number of examples is a multiple of, but for an epoch's last filling.
-        seed: of the order of the shards.
+        shards: the number of shards.
+        lanes: the number of lanes read in parallel. Each lane has at least one shard.
+        size: approximate number of examples per filling.
+        batch_size: each filling has a multiple of this number, except the last of an epoch.
+        seed: seeds the shard order.
         chunks: reads a shard.
         reads: whether this process reads a lane.
-        share: makes the offers of all processes known to each.
+        share: exchanges the offers of all processes.
     """
 
     def __init__(
@@ -165,62 +165,62 @@ class Buffer:
 
     def fill(self, stage: Stage) -> tuple[Packed, Stage]:
         """Return the examples of a stage, and the next stage."""
-        alive = [lane for lane, mark in enumerate(stage.marks) if mark is not None]
-        mine = {lane: self._lane(lane, stage) for lane in alive if self._reads(lane)}
-        count = -(-self._size // len(alive))
+        active_lanes = [lane for lane, mark in enumerate(stage.marks) if mark is not None]
+        own_lanes = {lane: self._lane(lane, stage) for lane in active_lanes if self._reads(lane)}
+        count = -(-self._size // len(active_lanes))
         while True:
-            offers = self._share({number: lane.peek(count) for number, lane in mine.items()})
+            offers = self._share({index: lane.peek(count) for index, lane in own_lanes.items()})
             total = sum(len(offer.examples) for offer in offers.values())
             more = any(offer.more for offer in offers.values())
             if total >= self._batch_size or not more:
                 break
             count *= 2
-        left = total - total % self._batch_size if more else total
+        remaining = total - total % self._batch_size if more else total
         marks, parts = list(stage.marks), []
-        for number in alive:
-            offer = offers[number]
-            used = min(len(offer.examples), left)
-            left -= used
-            mark = offer.mark_after(used) if used else stage.marks[number]
+        for index in active_lanes:
+            offer = offers[index]
+            used = min(len(offer.examples), remaining)
+            remaining -= used
+            mark = offer.mark_after(used) if used else stage.marks[index]
             assert mark is not None
-            if number in mine:
-                mine[number].use(used, mark)
-            ended = used == len(offer.examples) and not offer.more
-            marks[number] = None if ended else mark
+            if index in own_lanes:
+                own_lanes[index].use(used, mark)
+            exhausted = used == len(offer.examples) and not offer.more
+            marks[index] = None if exhausted else mark
             parts.append(offer.examples.part(0, used))
         examples = join(parts)
         if any(marks):
-            following = Stage(
+            next_stage = Stage(
                 epoch=stage.epoch,
                 filling=stage.filling + 1,
                 row=stage.row + len(examples),
                 marks=tuple(marks),
             )
-            return examples, following
+            return examples, next_stage
         self._lanes.clear()
         return examples, Stage.first(stage.epoch + 1, self._num_lanes)
 
-    def _lane(self, number: int, stage: Stage) -> Lane:
-        """Return a lane where a stage wants it: as it is, or opened anew."""
-        mark = stage.marks[number]
+    def _lane(self, index: int, stage: Stage) -> Lane:
+        """Return the lane at the stage's position, reopened if necessary."""
+        mark = stage.marks[index]
         assert mark is not None
-        lane = self._lanes.get(number)
+        lane = self._lanes.get(index)
         if lane is None or (lane.epoch, lane.mark) != (stage.epoch, mark):
             order = order_of(self._shards, self._seed, stage.epoch)
-            lane = Lane(order[number :: self._num_lanes], stage.epoch, mark, self._chunks)
-            self._lanes[number] = lane
+            lane = Lane(order[index :: self._num_lanes], stage.epoch, mark, self._chunks)
+            self._lanes[index] = lane
         return lane
 
 
 def order_of(shards: int, seed: int, epoch: int) -> list[int]:
-    """Return the numbers of shards in the order in which an epoch reads them."""
-    # numpy promises the raw output of a bit generator, but not that of `Generator.permutation`.
-    bits = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
-    order: list[int] = np.argsort(bits.random_raw(shards), kind="stable").tolist()
+    """Return the shard indices in the reading order of an epoch."""
+    # numpy guarantees the raw output of a bit generator, but not that of `Generator.permutation`.
+    generator = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
+    order: list[int] = np.argsort(generator.random_raw(shards), kind="stable").tolist()
     return order
 
 
 def drawn_from(*numbers: int) -> int:
-    """Return a seed that differs where any of some numbers does."""
+    """Return a seed derived from several numbers. It differs if any of them differs."""
     state = np.random.SeedSequence(numbers).generate_state(2)
     return int(state[0]) << 32 | int(state[1])

@@ -1,7 +1,7 @@
-"""Texts that are too long for a model: windows that cover them, their head, or their head and tail.
+"""Fit texts that are too long for a model: windows, only the head, or the head and tail.
 
-Pure functions on token ids without special tokens. Nothing is cut silently: each result has the
-number of tokens and how many of them are used.
+Pure functions on token ids without special tokens. Truncation is never silent: each result has the
+total number of tokens and the number of tokens used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,38 +18,38 @@ from heedful.errors import UserError
 from heedful.settings import LongText
 
 _HEAD_SHARE = 128 / 510
-"""Sun et al. 2019, "How to Fine-Tune BERT for Text Classification?", section 5.3.1: of 510 tokens
-the first 128 and the last 382."""
+"""Share of the head in ``head-tail``. Sun et al. 2019, "How to Fine-Tune BERT for Text
+Classification?", section 5.3.1: the first 128 and the last 382 of 510 tokens."""
 
 WINDOW_SHARE = 4
-"""Neighbouring windows share a quarter of their tokens, so that each word has context in one."""
+"""Neighbouring windows overlap by a quarter, so that each word has context in one of them."""
 
-_NARROW = 16
-"""One in so many tokens is the least that a window has beside the text that is not cut: there would
-be thousands of narrower ones, each with nothing to go by."""
+_MIN_WINDOW_RATIO = 16
+"""A window beside an uncut text needs at least 1 / 16 of the tokens. Narrower windows would number
+thousands, each without useful context."""
 
 Ids = Sequence[int]
 Piece_co = TypeVar("Piece_co", covariant=True)
 
 
 class NoRoomError(UserError):
-    """A text may not be cut, and is too long."""
+    """A text is too long and may not be truncated."""
 
 
 class Placed(Protocol):
-    """A record that stands somewhere."""
+    """A record with a known location."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The location, for messages."""
 
 
 @contextmanager
 def naming(record: Placed) -> Iterator[None]:
-    """Say where the record stands of which a text does not fit.
+    """Add the record's location to the error for a text that does not fit.
 
     Raises:
-        UserError: in place of a `NoRoomError`.
+        UserError: replaces a `NoRoomError`.
     """
     try:
         yield
@@ -59,28 +59,27 @@ def naming(record: Placed) -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted(Generic[Piece_co]):
-    """A text, or a pair, as pieces that fit."""
+    """A text or pair, split into pieces that fit."""
 
     pieces: Sequence[Piece_co]
     tokens_total: int
-    """All tokens of the text."""
+    """Total number of tokens of the text."""
     tokens_used: int
-    """Tokens that are in at least one piece."""
+    """Number of tokens in at least one piece."""
     offsets: Sequence[NDArray[np.int32]] = ()
-    """For tasks that point into the user's text: for each piece, shape (T, 2), the start and end of
-    each token in the text; (-1, -1) for other tokens."""
+    """For tasks with spans in the user's text: start and end of each token in the text, per piece.
+    (-1, -1) for other tokens. Each of shape (T, 2)."""
     kept: Sequence[tuple[Sequence[int], ...]] = ()
-    """For each piece, and each text that it has tokens of, the numbers of these tokens in their
-    text."""
+    """For each piece and each of its texts, the indices of the kept tokens within that text."""
 
 
 def window_starts(total: int, limit: int, stride: int) -> list[int]:
-    """Return the starts of windows that together cover all tokens; the last window ends at the end.
+    """Return the starts of windows that cover all tokens; the last ends at the last token.
 
     Args:
         total: the number of tokens.
-        limit: the most tokens of a window.
-        stride: tokens that neighbouring windows share; the last one may share more.
+        limit: maximum tokens per window.
+        stride: overlap of neighbouring windows, in tokens. The last window may overlap more.
 
     Raises:
         UserError: ``stride`` is not from 0 to ``limit - 1``, or ``limit`` is below 1.
@@ -91,22 +90,22 @@ def window_starts(total: int, limit: int, stride: int) -> list[int]:
 
 
 def windows(ids: Ids, limit: int, stride: int) -> list[Ids]:
-    """Cut ids into windows; see `window_starts`."""
+    """Split ids into windows; see `window_starts`."""
     return [ids[start : start + limit] for start in window_starts(len(ids), limit, stride)]
 
 
 def nearest_windows(starts: Sequence[int], limit: int) -> list[slice]:
-    """Return the part of each window to take tokens from, so that each token is taken once.
+    """Return the slice of each window to use, so that each token is used exactly once.
 
-    Each is taken from the window where it has most context: neighbours meet in the middle of what
-    they share.
+    Each token comes from the window where it has the most context. Neighbouring slices meet in the
+    middle of the overlap.
 
     Args:
-        starts: as `window_starts` gives them.
-        limit: the tokens of each window.
+        starts: window starts from `window_starts`.
+        limit: tokens per window.
 
     Returns:
-        Slices of the windows, not of the text; one may be empty.
+        Slices of the windows, not of the text. A slice may be empty.
     """
     firsts = [0, *((before + limit + after + 1) // 2 for before, after in pairwise(starts))]
     ends = [*firsts[1:], starts[-1] + limit]
@@ -117,14 +116,14 @@ def nearest_windows(starts: Sequence[int], limit: int) -> list[slice]:
 
 
 def apart(ids: Ids, limit: int) -> Fitted[Ids]:
-    """Cut ids into pieces of about equal length, at most ``limit`` tokens, without overlap.
+    """Split ids into pieces of about equal length, at most ``limit`` tokens, without overlap.
 
     Raises:
         UserError: ``limit`` is below 1.
     """
     _check(limit, 0)
     total, count = len(ids), max(-(-len(ids) // limit), 1)
-    ends = [total * number // count for number in range(count + 1)]
+    ends = [total * index // count for index in range(count + 1)]
     return _fitted(ids, [range(start, end) for start, end in pairwise(ends)], used=total)
 
 
@@ -132,7 +131,7 @@ def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted
     """Fit one text into pieces of at most ``limit`` tokens.
 
     Raises:
-        NoRoomError: it does not fit, and the rule is ``refuse``.
+        NoRoomError: the text does not fit and the rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
@@ -141,7 +140,7 @@ def fit_text(ids: Ids, *, limit: int, rule: LongText, stride: int = 0) -> Fitted
     refuse(len(ids), limit, rule)
     if rule == "window":
         return _fitted(ids, windows(range(len(ids)), limit, stride), used=len(ids))
-    return _short(ids, limit, rule)
+    return _truncated(ids, limit, rule)
 
 
 def fit_pair(
@@ -152,20 +151,20 @@ def fit_pair(
     rule: LongText,
     stride: int = 0,
 ) -> Fitted[tuple[Ids, Ids]]:
-    """Fit a pair into pieces of at most ``limit`` tokens, both texts together.
+    """Fit a pair into pieces of at most ``limit`` tokens in total.
 
     Args:
         first: tokens of the first text.
         second: tokens of the second text.
-        limit: the most tokens of a piece.
-        rule: what to do with a pair that is too long. ``window`` puts the shorter text, uncut,
-            beside every window of the other; where that leaves windows less than a sixteenth of
-            the room, it is ``head``. ``head`` and ``head-tail`` shorten both texts once they are
-            equally long, as the reference tokenizers do.
-        stride: tokens that neighbouring windows share, at most half of a short window.
+        limit: maximum tokens per piece.
+        rule: how to handle a pair that is too long. ``window`` combines the whole shorter text with
+            each window of the longer text. If windows would get less than a sixteenth of the
+            limit, ``head`` applies instead. ``head`` and ``head-tail`` cut the longer text first,
+            then both equally, as the reference tokenizers do.
+        stride: overlap of neighbouring windows, in tokens; at most half of a short window.
 
     Raises:
-        NoRoomError: the pair does not fit, and the rule is ``refuse``.
+        NoRoomError: the pair does not fit and the rule is ``refuse``.
         UserError: see `windows`.
     """
     _check(limit, stride)
@@ -174,11 +173,11 @@ def fit_pair(
         return _paired(_whole(first), _whole(second))
     refuse(total, limit, rule)
     room = limit - min(len(first), len(second))
-    if rule == "window" and room * _NARROW < limit:
+    if rule == "window" and room * _MIN_WINDOW_RATIO < limit:
         rule = "head"
     if rule != "window":
         first_room, second_room = _longest_first(len(first), len(second), limit)
-        return _paired(_short(first, first_room, rule), _short(second, second_room, rule))
+        return _paired(_truncated(first, first_room, rule), _truncated(second, second_room, rule))
     fit = partial(fit_text, limit=room, rule=rule, stride=min(stride, room // 2))
     if len(first) > len(second):
         return _paired(fit(first), _whole(second))
@@ -186,17 +185,17 @@ def fit_pair(
 
 
 def refuse(total: int, limit: int, rule: LongText) -> None:
-    """Refuse a text that is too long, where the rule is ``refuse``.
+    """Refuse a text that is too long if the rule is ``refuse``.
 
     Raises:
-        NoRoomError: it does not fit.
+        NoRoomError: the text does not fit.
     """
     if rule == "refuse" and total > limit:
         raise NoRoomError(f"the text has {total:,} tokens, but only {limit} fit; see --long-text")
 
 
 def _fitted(ids: Ids, kept: Sequence[Sequence[int]], *, used: int) -> Fitted[Ids]:
-    """Return parts of a text, each given by the numbers of its tokens."""
+    """Return the pieces of a text, from the token indices of each piece."""
     return Fitted(
         pieces=[
             ids[part.start : part.stop] if isinstance(part, range) else [ids[at] for at in part]
@@ -213,12 +212,12 @@ def _whole(ids: Ids) -> Fitted[Ids]:
 
 
 def _paired(first: Fitted[Ids], second: Fitted[Ids]) -> Fitted[tuple[Ids, Ids]]:
-    """Put each part of one text beside each of the other; one of the two has one part alone."""
+    """Combine each piece of one text with each piece of the other. One text has a single piece."""
     return Fitted(
         pieces=[*product(first.pieces, second.pieces)],
         tokens_total=first.tokens_total + second.tokens_total,
         tokens_used=first.tokens_used + second.tokens_used,
-        kept=[(*one, *other) for one, other in product(first.kept, second.kept)],
+        kept=[(*a, *b) for a, b in product(first.kept, second.kept)],
     )
 
 
@@ -231,16 +230,16 @@ def _check(limit: int, stride: int) -> None:
         )
 
 
-def _short(ids: Ids, limit: int, rule: LongText) -> Fitted[Ids]:
-    every = range(len(ids))
+def _truncated(ids: Ids, limit: int, rule: LongText) -> Fitted[Ids]:
+    indices = range(len(ids))
     if len(ids) <= limit:
         return _whole(ids)
     head = limit if rule == "head" else round(limit * _HEAD_SHARE)
-    tail = every[len(ids) - limit + head :]
-    return _fitted(ids, [[*every[:head], *tail] if tail else every[:head]], used=limit)
+    tail = indices[len(ids) - limit + head :]
+    return _fitted(ids, [[*indices[:head], *tail] if tail else indices[:head]], used=limit)
 
 
 def _longest_first(first: int, second: int, limit: int) -> tuple[int, int]:
-    """Divide ``limit`` tokens between two texts that exceed it, cutting the longer one first."""
-    shorter = min(first, second, limit // 2)  # an odd token stays with the longer, else the second
+    """Divide ``limit`` tokens between two texts that exceed it, cutting the longer text first."""
+    shorter = min(first, second, limit // 2)  # an odd token goes to the longer text, else the 2nd
     return (limit - shorter, shorter) if first > second else (shorter, limit - shorter)

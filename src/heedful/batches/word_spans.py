@@ -1,4 +1,4 @@
-"""Where the words of a text stand, for pictures and links that are drawn by words."""
+"""Word spans of a text, for word-level visualizations and alignments."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,27 +10,27 @@ _WORDS = Normalizer(
 ).sourced_words
 
 Span = tuple[int, int]
-"""Where a piece or a word starts and ends in a text, in characters."""
+"""Start and end of a piece or word in a text, in characters."""
 
 
 def word_spans(text: str, *, whole: bool = False) -> list[Span]:
-    """Return where the words of a text are: between spaces, punctuation marks and ideographs.
+    """Return the spans of a text's words, split at spaces, punctuation and ideographs.
 
     Args:
         text: the text.
-        whole: take the words of Chinese as a segmenter tells them, not character by character.
-            It tells none of a text with kana, which is Japanese.
+        whole: whether to use a segmenter's words for Chinese text, not single characters. Text with
+            kana is Japanese and is not segmented.
 
     Raises:
-        UserError: the segmenter is asked for, and is not installed.
+        UserError: the segmenter is needed but not installed.
     """
     spans = [(positions[0], positions[-1] + 1) for _, positions in _WORDS(text)]
     if not whole or not is_chinese(text):
         return spans
     words: list[Span] = []
-    inside = go_on(text, spans, load_segmenter()(text))
-    for (start, end), goes_on in zip(spans, inside, strict=True):
-        if goes_on and words and words[-1][1] == start:
+    continues_word = go_on(text, spans, load_segmenter()(text))
+    for (start, end), continues in zip(spans, continues_word, strict=True):
+        if continues and words and words[-1][1] == start:
             words[-1] = (words[-1][0], end)
         else:
             words.append((start, end))
@@ -40,13 +40,13 @@ def word_spans(text: str, *, whole: bool = False) -> list[Span]:
 def word_numbers(
     parts: Sequence[Sequence[Span]], words: Sequence[Span]
 ) -> Iterator[list[int | None]]:
-    """Yield the number of the word that each piece of a part starts in, if it is in one."""
-    number = 0
+    """Yield the word index of each piece of each part; None for a piece outside all words."""
+    index = 0
     for pieces in parts:
-        numbers: list[int | None] = []
+        word_indices: list[int | None] = []
         for begin, end in pieces:
-            while number < len(words) and words[number][1] <= begin:
-                number += 1
-            inside = number < len(words) and words[number][0] < end
-            numbers.append(number if inside else None)
-        yield numbers
+            while index < len(words) and words[index][1] <= begin:
+                index += 1
+            inside = index < len(words) and words[index][0] < end
+            word_indices.append(index if inside else None)
+        yield word_indices

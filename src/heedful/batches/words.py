@@ -1,6 +1,6 @@
-"""Words and the pieces that a model reads: the word of each piece, and the probabilities of words.
+"""Map the tokenizer's pieces to words, and aggregate piece probabilities to word probabilities.
 
-Shapes: N pieces of a text, W its words, T tokens of an example with its special tokens, L labels.
+Shapes: N pieces of a text, W words of a text, T tokens of an example with special tokens, L labels.
 """
 
 import re
@@ -20,56 +20,57 @@ from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION
 from heedful.tokens.clusters import ACCENTS
 
 WordRule = Literal["tokenizer", "spaces", "pieces"]
-"""How to split a text into words. ``tokenizer``: as the tokenizer does, at spaces, punctuation and
-ideographs. ``spaces``: at spaces, and at the marks where `word_breaks` splits. ``pieces``: each
-piece of the tokenizer is a word."""
+"""How to split a text into words. ``tokenizer``: like the tokenizer, at spaces, punctuation and
+ideographs. ``spaces``: at spaces and at the punctuation where `word_breaks` splits. ``pieces``:
+each piece of the tokenizer is a word."""
 
 Aggregation = Literal["first", "average", "max"]
-"""How a word gets its probabilities: from its first piece, as the mean of its pieces, or from the
-piece with the highest probability."""
+"""How to aggregate probabilities of a word's pieces: take the first piece, the mean of all pieces,
+or the piece with the highest probability."""
 
 Spans = NDArray[np.int32]
-"""Start and end, in characters of a text: shape (..., 2)."""
+"""Start and end, in characters of a text. Shape (..., 2)."""
 
-_APART = re.compile(
-    # A web address, which is one word.
+_SEPARATORS = re.compile(
+    # A URL, which is one word.
     r"https?://[!-~]*[0-9A-Za-z/]"
-    # Marks, but not those of @ann_b, #tag, US$, 5%, C++, AT&T and U.S.-led, which are in the word.
+    # Punctuation, except inside words such as @ann_b, #tag, US$, 5%, C++, AT&T and U.S.-led.
     rf"|((?![-#$%&+.@_])[{PUNCTUATION.ranges()}])\1*|\.\.+|--+"
     rf"|[{IDEOGRAPHS.ranges()}]|\s+"
 )
 
 _SPLIT = re.compile(rf"[{PUNCTUATION.ranges()}{IDEOGRAPHS.ranges()}\s]")
 _IDEOGRAPH = re.compile(rf"[{IDEOGRAPHS.ranges()}]")
-_WITH_PARTICLES = re.compile(f"[{KANA}{HANGUL}]")
+_PARTICLE_SCRIPTS = re.compile(f"[{KANA}{HANGUL}]")
 
 
 def word_breaks(text: str) -> list[int]:
-    """Return where words begin and end by the rule ``spaces``, in order, some offsets twice.
+    """Return word boundaries by the rule ``spaces``, in order; some offsets appear twice.
 
-    The same mark several times in a row is one word.
+    A run of the same punctuation mark is one word.
     """
     breaks = [0]
-    apart = [match.span() for match in _APART.finditer(text)]
-    for start, end in (*apart, (len(text), len(text))):
-        if text.endswith(".", breaks[-1], start):  # a full stop that ends what stands between
+    separators = [match.span() for match in _SEPARATORS.finditer(text)]
+    for start, end in (*separators, (len(text), len(text))):
+        if text.endswith(".", breaks[-1], start):  # a full stop after the text in between
             breaks.append(start - 1)
         breaks += start, end
     return breaks
 
 
 def in_one_word(text: str, end: int, start: int) -> bool:
-    """Tell whether a tokenizer takes what ends at one offset and what starts at another as one."""
+    """Return whether a tokenizer joins text ending at ``end`` and text starting at ``start``."""
     return _SPLIT.search(text, end - 1, start + 1) is None
 
 
 def before_particle(text: str, at: int) -> bool:
-    """Tell whether an offset is in a word of kana or Hangul.
+    """Return whether an offset is inside a word of kana or Hangul.
 
-    There a particle follows a name, and a tokenizer takes both as one: ソニーは, 서울에서.
+    In such words, a particle follows a name without a space, so a tokenizer takes both as one
+    word: ソニーは, 서울에서.
     """
     inside = 0 < at < len(text) and in_one_word(text, at, at)
-    return inside and _WITH_PARTICLES.search(text, at - 1, at + 1) is not None
+    return inside and _PARTICLE_SCRIPTS.search(text, at - 1, at + 1) is not None
 
 
 def piece_words(
@@ -77,8 +78,8 @@ def piece_words(
 ) -> tuple[list[int], Spans]:
     """Return the ids of a text's pieces, and for each piece the span of its word in the text.
 
-    Words are those that the tokenizer splits the text into, at spaces, punctuation and ideographs;
-    by the rule ``pieces`` its pieces, of which those that share a character are one. White space
+    The words are the tokenizer's words, split at spaces, punctuation and ideographs. By the rule
+    ``pieces``, each piece is a word, and pieces that share a character are one word. White space
     and characters that the tokenizer drops are not words.
 
     Shape:
@@ -87,30 +88,30 @@ def piece_words(
     pieces = tokenizer.pieces(text)
     spans = past_spaces(text, pieces.offsets)  # (N, 2)
     if rule == "pieces":
-        apart = spans[1:, 0] >= np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
-        number = np.concatenate([[0], apart.cumsum()])
+        begins_word = spans[1:, 0] >= np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
+        word_indices = np.concatenate([[0], begins_word.cumsum()])
     else:
-        number = np.array(pieces.words, dtype=np.int64)
+        word_indices = np.array(pieces.words, dtype=np.int64)
         if tokenizer.words_at_spaces:
-            number = _split_words(text, spans, number, _SPLIT)
-        elif _IDEOGRAPH.search(text):  # of which byte-level tokenizers take many as one word
-            number = _split_words(text, spans, number, _IDEOGRAPH)
-    of_words = spans[:, 0] < spans[:, 1]  # (N,), the rest is white space
+            word_indices = _split_words(text, spans, word_indices, _SPLIT)
+        elif _IDEOGRAPH.search(text):  # byte-level tokenizers take several ideographs as one word
+            word_indices = _split_words(text, spans, word_indices, _IDEOGRAPH)
+    of_words = spans[:, 0] < spans[:, 1]  # (N,), False = white space
     if not of_words.any():
         return [], np.empty((0, 2), dtype=np.int32)
     if not of_words.all():
         owners = _owners(of_words)
-        spans, number = spans[owners], number[owners]
-    first = _changes(number)  # (W,)
+        spans, word_indices = spans[owners], word_indices[owners]
+    first = _changes(word_indices)  # (W,)
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
-    counts = _ends(first, len(number)) - first
+    counts = _ends(first, len(word_indices)) - first
     words = past_marks(text, _paired(starts, ends))
     return pieces.ids, np.repeat(words, counts, axis=0)
 
 
 def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
-    """Return the slices of pieces without the space that stands before a word in some of them.
+    """Return the spans of pieces without their leading spaces.
 
     Shape:
         (N, 2) for N pieces.
@@ -120,13 +121,13 @@ def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
 
 
 def past_marks(text: str, spans: Spans) -> Spans:
-    """Return slices with the accents behind them that the tokenizer dropped, which belong to them.
+    """Extend spans to include following accents that the tokenizer dropped.
 
-    Some tokenizers drop all marks, also vowel signs that take room, as in हिन्दी.
+    Some tokenizers drop all combining marks, including spacing vowel signs, as in हिन्दी.
 
     Args:
-        text: what they are slices of.
-        spans: in order. One reaches to the start of the next one at most.
+        text: the text of the spans.
+        spans: spans in order. Each extends at most to the start of the next span.
 
     Shape:
         (N, 2) for (N, 2).
@@ -144,40 +145,41 @@ def past_marks(text: str, spans: Spans) -> Spans:
 
 
 def _is_mark(character: str) -> bool:
-    """Tell whether a character is an accent, also such as those of half-width kana (ﾞ and ﾟ)."""
+    """Return whether a character is an accent, including half-width kana marks (ﾞ and ﾟ)."""
     return all(ord(part) in ACCENTS for part in unicodedata.normalize("NFKD", character))
 
 
 def _split_words(
-    text: str, spans: Spans, number: NDArray[np.int64], at: re.Pattern[str]
+    text: str, spans: Spans, word_indices: NDArray[np.int64], pattern: re.Pattern[str]
 ) -> NDArray[np.int64]:
-    """Number words anew that are split where a character is on either side, too. Shapes: (N,).
+    """Renumber words after also splitting next to characters matching ``pattern``. Shapes: (N,).
 
-    Pieces that share a character are of one word: a space that no text has stands where the word
-    behind it begins.
+    Pieces that share a character belong to one word. The piece of a space that is not in the text
+    starts at the next word.
     """
-    changes = number[1:] != number[:-1]
+    changes = word_indices[1:] != word_indices[:-1]
     seams = zip(spans[:-1, 1].tolist(), spans[1:, 0].tolist(), strict=True)
     for index, (end, start) in enumerate(seams):
         if 0 < end <= start and not changes[index]:
-            changes[index] = at.search(text, end - 1, start + 1) is not None
+            changes[index] = pattern.search(text, end - 1, start + 1) is not None
     return np.concatenate([[0], changes.cumsum()])
 
 
 def _owners(of_words: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each piece the index of a piece of its word: itself, unless it is white space.
+    """Return the index of the piece that determines each piece's word.
 
-    White space belongs to the word before it, or at the start of a text to the first word.
+    That is the piece itself, unless it is white space. White space belongs to the word before it,
+    or to the first word at the start of a text.
     """
     owners = np.maximum.accumulate(np.where(of_words, np.arange(len(of_words)), 0))
     return np.maximum(owners, of_words.argmax())
 
 
 def spaced_words(text: str, spans: Spans) -> Spans:
-    """Join the tokenizer's words to words by the rule ``spaces``. Shapes: (N, 2)."""
-    number = np.searchsorted(word_breaks(text), spans[:, 0], side="right")  # (N,)
-    first = _changes(number)  # (W,)
-    counts = _ends(first, len(number)) - first
+    """Merge the tokenizer's words into words by the rule ``spaces``. Shapes: (N, 2)."""
+    word_indices = np.searchsorted(word_breaks(text), spans[:, 0], side="right")  # (N,)
+    first = _changes(word_indices)  # (W,)
+    counts = _ends(first, len(word_indices)) - first
     ends = spans[first + counts - 1, 1]  # (W,)
     return np.repeat(_paired(spans[first, 0], ends), counts, axis=0)
 
@@ -195,28 +197,28 @@ def first_pieces(spans: Spans) -> NDArray[np.int64]:
 
 
 def _changes(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the indices of numbers that differ from the one before; 0 is always among them."""
+    """Return the indices where a number differs from its predecessor; always includes 0."""
     changed = np.ones(len(numbers), dtype=np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=changed[1:])
     return changed.nonzero()[0]
 
 
 def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """Return where each word ends, from where each begins. Shapes: (W,) to (W,)."""
+    """Return the end of each word from the first piece of each word. Shapes: (W,) to (W,)."""
     ends = np.empty_like(first)
     ends[:-1], ends[-1:] = first[1:], length
     return ends
 
 
 def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
-    """Return a record's entities in words; a word is in an entity if any part of it is.
+    """Return a record's entities in word indices. An entity includes each word it overlaps.
 
     Args:
         record: a text with entities.
-        words: the spans of its words, without those that the tokenizer drops. Shape (W, 2).
+        words: the spans of its words, without words that the tokenizer drops. Shape (W, 2).
 
     Raises:
-        UserError: two entities have a word in common.
+        UserError: two entities share a word.
     """
     entities: list[Entity] = []
     for entity in record.entities or ():
@@ -235,10 +237,10 @@ def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
 
 
 def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Word]:
-    """Map each word of ``outer`` to the first word of ``inner`` in it; both are in order.
+    """Map each word of ``outer`` to the first word of ``inner`` inside it; both are in order.
 
-    Words of ``outer`` that share one of ``inner``, as the characters of a Latin word in a column of
-    characters do, become one.
+    Words of ``outer`` that share a word of ``inner`` are merged. This happens to the characters of
+    a Latin word in a column of characters.
     """
     firsts: dict[Word, Word] = {}
     for start, end in outer:
@@ -254,16 +256,16 @@ def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Wor
 def word_probabilities(
     spans: Sequence[Spans], probabilities: Sequence[NDArray[np.floating]], aggregation: Aggregation
 ) -> dict[Word, NDArray[np.floating]]:
-    """Return the probabilities of each word of a text, in the order of the text.
+    """Return the probabilities of each word of a text, in text order.
 
-    A word that is in several examples is taken from the one where it has the most context: where
-    the fewer of the tokens on its two sides are the most.
+    A word in several examples is taken from the example where it has the most context. Its context
+    is the smaller of the token counts on its two sides.
 
     Args:
         spans: for each example, the span of each token's word; (-1, -1) for special tokens, which
             are at both ends. Each of shape (T, 2).
-        probabilities: for each example, those of each token. Each of shape (T or more, L).
-        aggregation: how a word gets its probabilities from its pieces.
+        probabilities: token probabilities of each example. Each of shape (T or more, L).
+        aggregation: how to aggregate the probabilities of a word's pieces.
 
     Shape:
         (L,) for each word.
@@ -280,7 +282,7 @@ def word_probabilities(
             return dict(zip(words, tagged, strict=True))
         contexts = np.minimum(begins, len(inner) - ends).tolist()
         for word, context, row in zip(words, contexts, tagged, strict=True):
-            # In a tie, the first example has the word's first piece; a later one may not have it.
+            # In a tie, keep the first example: a later one may lack the word's first piece.
             if word not in best or context > best[word][0]:
                 best[word] = context, row
     return {word: best[word][1] for word in sorted(best)}
@@ -292,7 +294,7 @@ def _aggregated(
     ends: NDArray[np.int64],
     aggregation: Aggregation,
 ) -> NDArray[np.floating]:
-    """Return the probabilities of words from those of pieces. Shapes: (N, L) to (W, L)."""
+    """Aggregate piece probabilities to word probabilities. Shapes: (N, L) to (W, L)."""
     if aggregation == "average":
         mean: NDArray[np.floating] = np.add.reduceat(rows, begins) / (ends - begins)[:, None]
         return mean

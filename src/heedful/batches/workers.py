@@ -1,9 +1,9 @@
-"""Processes beside the one that trains, which tokenize and read.
+"""Worker processes that tokenize and read data beside the training process.
 
-They are new ones, not forks: a fork of a process with threads may hang. Unlike those of
-`multiprocessing` they do not run the user's program again before they begin, for nothing of it is
-sent to them. So a script that trains needs no ``if __name__ == "__main__"``; without that line,
-each process would train itself, and fail.
+Workers are spawned, not forked, because a fork of a process with threads may hang. Unlike the
+workers of `multiprocessing`, they do not re-run the user's program, because nothing of it is sent
+to them. So a training script needs no ``if __name__ == "__main__"``. With ordinary workers, a
+script without that line would start training in each process and fail.
 """
 
 import sys
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 class _Process(SpawnProcess):
     def start(self) -> None:
-        """Start with an empty program: the path of ``__main__`` is what would be run again."""
+        """Start with an empty ``__main__``, or the worker would re-run the file at its path."""
         program = sys.modules["__main__"]
         sys.modules["__main__"] = ModuleType("__main__")
         try:
@@ -42,10 +42,10 @@ def pool(
 
 
 def result_of(future: Future[Result]) -> Result:
-    """Wait for a result.
+    """Wait for the result of a future and return it.
 
     Raises:
-        UserError: a process ended without one.
+        UserError: the process ended without a result.
     """
     try:
         return future.result()

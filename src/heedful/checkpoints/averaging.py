@@ -1,4 +1,4 @@
-"""The mean of several checkpoints' weights, as the Transformer's paper took it (section 6.1)."""
+"""Average of the weights of several checkpoints, as in the Transformer paper (section 6.1)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from heedful.checkpoints import steps
 def averaged_weights(
     folders: Sequence[Path], like: Mapping[str, Tensor] = MappingProxyType({})
 ) -> dict[str, Tensor]:
-    """Return the mean of the weights of checkpoints, added up in float64.
+    """Return the mean of the weights of several checkpoints, summed in float64.
 
-    Tensors of whole numbers, such as counters, are taken from the first checkpoint.
+    Integer tensors, such as counters, are taken from the first checkpoint.
 
     Args:
         folders: checkpoints of one run, at least one.

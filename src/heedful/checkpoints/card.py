@@ -1,4 +1,4 @@
-"""``MODEL_CARD.md``: a description of a run, from its record."""
+"""``MODEL_CARD.md``: a description of a run, generated from its record."""
 
 import re
 from pathlib import Path
@@ -13,10 +13,10 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     """Write the model card of a run.
 
     Args:
-        folder: the folder to write it in.
+        folder: the folder to write the card to.
         record: the record of the run.
-        purpose: what the model does, in a sentence or two.
-        example: arguments of ``heedful predict`` that show it.
+        purpose: what the model does, in one or two sentences.
+        example: example arguments of ``heedful predict``.
     """
     settings = "\n".join(
         f"| {name} | {_setting(setting)} |"
@@ -28,25 +28,25 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
         for item in record.data
     )
     if record.teacher is not None:
-        taught = record.teacher
+        teacher = record.teacher
         data += (
-            f"\n\nIt learnt from a teacher, too: {_escaped(taught['file'])}, "
-            f"{taught['bytes']:,} bytes, SHA-256 {taught['sha256']}"
+            f"\n\nIt learnt from a teacher, too: {_escaped(teacher['file'])}, "
+            f"{teacher['bytes']:,} bytes, SHA-256 {teacher['sha256']}"
         )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
-    sees = record.goal.get("pictures", False)
+    is_image_model = record.goal.get("pictures", False)
     length = record.max_length
-    reads = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
-    if sees:
-        reads = f"a picture as {length} tokens."
+    input_text = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
+    if is_image_model:
+        input_text = f"a picture as {length} tokens."
     run = shell_word(folder.parent.name)
     text = f"""# A heedful run: {record.task}
 
 {_escaped(purpose)}
-It reads {reads}
+It reads {input_text}
 
     heedful predict {run} {example}
-    heedful evaluate {run} --data {"FOLDER" if sees else "FILE"}
+    heedful evaluate {run} --data {"FOLDER" if is_image_model else "FILE"}
 
 ## Training data
 
@@ -69,9 +69,9 @@ def _setting(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text of a user as Markdown shows it: on one line, in one cell, and never as HTML."""
+    """Escape user text for Markdown: on one line, in one table cell, and without HTML."""
     return _MARKS.sub(r"\\\g<0>", visible(" ".join(text.split())))
 
 
 _MARKS = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
-"""Marks of Markdown; an underscore within a word is none."""
+"""Special characters of Markdown; an underscore inside a word is not special."""

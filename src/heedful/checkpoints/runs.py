@@ -1,4 +1,4 @@
-"""Run folders: a trained model with all that its answers depend on."""
+"""Run folders: a trained model and everything that its predictions depend on."""
 
 import json
 import os
@@ -20,15 +20,15 @@ from heedful.models import Head
 RECORD = "heedful.json"
 METRICS = "metrics.jsonl"
 
-_BESIDE_MODEL = frozenset(
+_NOT_IN_MANIFEST = frozenset(
     {
         *(RECORD, files.MANIFEST, LOCK, METRICS, "checkpoints", "tensorboard"),
         *("corpus", "vocabulary", "retold", "pruned_heads.json", ".torchelastic"),
         *("metrics.json", "report.html"),
     }
 )
-"""What a run holds beside the files that its manifest names: of its training, kept while it is
-prepared, and made of the finished run."""
+"""Entries of a run folder that are not in its manifest: training state, prepared data, and
+evaluations of the finished run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,31 +38,31 @@ class RunRecord:
     task: str
     """Name of the task, such as ``classify``."""
     goal: dict[str, Any]
-    """What the task needs to answer, such as the labels in the order of the outputs."""
+    """Task fields that predictions need, such as the labels in the order of the outputs."""
     max_length: int
-    """The most tokens that the model reads at once, special tokens included."""
+    """Maximum sequence length in tokens, special tokens included."""
     settings: dict[str, Any]
-    """The settings of the command that trained it."""
+    """Settings of the training command."""
     data: list[dict[str, Any]]
     """File, bytes and SHA-256 of each training file."""
     versions: dict[str, str]
     """Versions of heedful, torch and Python."""
     teacher: dict[str, Any] | None = None
-    """The weights of the run that it learnt from, if it did: file, bytes and SHA-256."""
+    """File, bytes and SHA-256 of the teacher's weights, if there was a teacher."""
     dev: list[dict[str, Any]] | None = None
-    """File, bytes and SHA-256 of each file of ``--dev``; None where there is none, or an older
-    version does not say."""
+    """File, bytes and SHA-256 of each ``--dev`` file; None without such files, or in records of
+    older versions."""
 
     @property
     def outside(self) -> bool:
-        """Whether another program has trained it."""
+        """Whether another program trained the model."""
         return not self.versions
 
     @property
     def head(self) -> Head | None:
-        """The head that its model has; None for the one that the folder's configuration says.
+        """The model's head; None for the head that the folder's configuration names.
 
-        Folders of sentence-transformers may say what the encoder was before it learnt vectors.
+        Folders of sentence-transformers may still name the head that the encoder had before.
         """
         return "body" if self.task == "embed" else None
 
@@ -118,14 +118,14 @@ def read_record(run: Path) -> RunRecord:
 
 
 def _rename_masking(values: dict[str, Any]) -> None:
-    """Give what version 0.1 says of pre-training its names of today."""
+    """Rename the pre-training fields of version 0.1 to their current names."""
     values["masking"] = "word" if values.pop("whole_word") else "token"
     if "max_minutes" in values:  # the settings, not the goal
         values["arch"] = "bert"
 
 
 def is_finished(run: Path) -> bool:
-    """Tell whether a run has a finished model: its manifest is written last."""
+    """Return whether a run has a finished model: its manifest is written last."""
     return (run / files.MANIFEST).is_file()
 
 
@@ -142,13 +142,13 @@ def read_finished(run: Path) -> RunRecord:
 
 
 def others(run: Path) -> list[Path]:
-    """Return what stands in the folder of a run and is no part of it, such as a user's notes.
+    """Return the entries of a run folder that do not belong to the run, such as a user's notes.
 
     Raises:
         UserError: the manifest is damaged.
     """
-    names_of_run = set(_BESIDE_MODEL)
-    # A process that was killed when it moved files into the run has left their manifest behind.
+    names_of_run = set(_NOT_IN_MANIFEST)
+    # A process that was killed while it moved files into the run has left their manifest behind.
     for manifest in (*run.glob(files.MANIFEST), *run.glob(f".finished.*.partial/{files.MANIFEST}")):
         names_of_run |= {name.partition("/")[0] for name in files.read_manifest(manifest.parent)}
     entries = (path for path in sorted(run.glob("*")) if path.name not in names_of_run)
@@ -157,7 +157,7 @@ def others(run: Path) -> list[Path]:
 
 @contextmanager
 def finished(run: Path) -> Iterator[Path]:
-    """Yield a temporary folder whose files are moved into the run at the end, the manifest last.
+    """Yield a temporary folder; at the end, move its files into the run, the manifest last.
 
     The run keeps its checkpoints and metrics. A process that is killed leaves a run without a
     manifest, which ``--resume`` finishes.
@@ -182,7 +182,7 @@ def finished(run: Path) -> Iterator[Path]:
 
 
 def clear_partial(run: Path) -> None:
-    """Delete what a killed process left incomplete in a run."""
+    """Delete the incomplete files of a killed process from a run."""
     for path in (*run.glob(".*.partial"), *run.glob("checkpoints/.step-*")):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -199,7 +199,7 @@ def cut_metrics(run: Path, step: int) -> None:
     path = run / METRICS
     if not path.is_file():
         return
-    # What a killed process or a broken disk left may hold any bytes, and any value of JSON.
+    # After a killed process or a broken disk, the file may hold any bytes and any JSON value.
     lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     kept = [f"{line}\n" for line in lines if _is_row_until(line, step)]
     partial = run / f".{METRICS}.partial"
@@ -209,7 +209,7 @@ def cut_metrics(run: Path, step: int) -> None:
 
 
 def _is_row_until(line: str, last: int) -> bool:
-    """Tell whether a line is of a step up to the last one that stays."""
+    """Return whether a line belongs to a step up to ``last``."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,7 +1,8 @@
-"""Tensors that processes divide, as one folder of safetensors to which each writes its shares.
+"""Sharded tensors as a folder of safetensors files to which each rank writes its shards.
 
-torch's checkpoints (``torch.distributed.checkpoint``) know who has what. Its storage for Hugging
-Face keeps that in the headers of the files; its own would keep it in a pickle.
+Uses torch's distributed checkpoints (``torch.distributed.checkpoint``), which record the layout of
+the shards. The Hugging Face storage keeps this layout in the headers of the files. The default
+storage would keep it in a pickle.
 """
 
 import warnings
@@ -24,15 +25,15 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from heedful import files
 
 _BYTES_OF_FILE = 2**26
-"""Of what each process writes into a file, about."""
+"""Approximate size of a file that one rank writes."""
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the temporary folder of ``files.new_folder`` to all processes at once.
+    """Yield the temporary folder of ``files.new_folder`` on all ranks.
 
     Yields:
-        The folder, and whether this process is the one that writes what is not divided.
+        The folder, and whether this rank writes the files that are not sharded.
     """
     first = dist.get_rank() == 0
     with files.new_folder(path, overwrite=True) if first else nullcontext(path) as folder:
@@ -43,7 +44,7 @@ def new_folder(path: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors into a new folder, each process what it has of them."""
+    """Write tensors into a new folder; each rank writes its own shards."""
     writer = HuggingFaceStorageWriter(
         str(folder), fqn_to_index_mapping=_files_of(tensors), save_distributed=True
     )
@@ -51,29 +52,29 @@ def write(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _files_of(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Number the files of each process from 1: each is put together in memory."""
-    most = _BYTES_OF_FILE * dist.get_world_size()
+    """Return the file number of each tensor, from 1. A file is limited as it is built in memory."""
+    max_bytes = _BYTES_OF_FILE * dist.get_world_size()
     ends = accumulate(tensor.nbytes for tensor in tensors.values())
-    return {name: 1 + (end - 1) // most for name, end in zip(tensors, ends, strict=True)}
+    return {name: 1 + (end - 1) // max_bytes for name, end in zip(tensors, ends, strict=True)}
 
 
 def read(folder: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Read the tensors of a folder, however many processes wrote it.
+    """Read the tensors of a folder, whatever number of ranks wrote it.
 
     Args:
-        folder: what `write` wrote.
-        like: weights, under names with which those of the tensors begin. A tensor of the shape of
-            a weight that is divided is divided as that is; any other is whole.
+        folder: a folder that `write` wrote.
+        like: weights, by a prefix of the tensor names. A tensor with the shape of a sharded weight
+            is sharded in the same way; any other tensor is whole.
     """
     reader = HuggingFaceStorageReader(str(folder))
-    described = reader.read_metadata().state_dict_metadata
+    metadata = reader.read_metadata().state_dict_metadata
     tensors = {
-        name: _empty(each, like.get(name, like.get(name.rpartition("/")[0])))
-        for name, each in described.items()
-        if isinstance(each, TensorStorageMetadata)
+        name: _empty(entry, like.get(name, like.get(name.rpartition("/")[0])))
+        for name, entry in metadata.items()
+        if isinstance(entry, TensorStorageMetadata)
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # which says that one process reads: so it is
+        warnings.simplefilter("ignore", UserWarning)  # about a read by a single process: intended
         load(tensors, storage_reader=reader, no_dist=True)
     return tensors
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in training: ``checkpoints/step-N`` folders, complete and verified."""
+"""Checkpoints of a training run: ``checkpoints/step-N`` folders, written whole and verified."""
 
 import os
 import re
@@ -27,10 +27,10 @@ _STEP_FOLDER = re.compile(r"step-(\d+)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingState:
-    """What a run needs to go on, except tensors; the defaults are those of a new run."""
+    """The state that a run needs to resume, except tensors. The defaults are for a new run."""
 
     step: int = 0
-    """Optimizer steps so far; with the plan of batches, the position in the data."""
+    """Number of optimizer steps so far. With the plan of batches, the position in the data."""
     epoch: int = 0
     """Epoch of the next step, from 0."""
     index: int = 0
@@ -40,13 +40,13 @@ class TrainingState:
     evaluations_without_gain: int = 0
     """Evaluations since the best one, for early stopping."""
     alike: bool = True
-    """Whether the items of a step have similar lengths."""
+    """Whether items of similar length are grouped into a step."""
     loss_scale: float | None = None
-    """Scale of fp16 losses; None in other precisions."""
+    """Loss scale of fp16; None in other precisions."""
     loss_scale_streak: int = 0
-    """Steps since that scale last changed."""
+    """Number of steps since the loss scale last changed."""
     stream: dict[str, Any] | None = None
-    """Of data that is read by stream: where that stands; see `heedful.batches.stream.Stage`."""
+    """Position in streamed data; see `heedful.batches.stream.Stage`."""
 
     @property
     def best_step(self) -> int | None:
@@ -56,7 +56,7 @@ class TrainingState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint, as read from its folder."""
+    """The contents of a complete checkpoint."""
 
     folder: Path
     state: TrainingState
@@ -103,9 +103,9 @@ def save_divided(
     optimizer: Mapping[str, Tensor],
     random: Mapping[str, Tensor],
 ) -> None:
-    """Do what `save` does, in all processes at once: each writes its share of the tensors.
+    """Save a sharded checkpoint. A collective operation: each rank writes its shards.
 
-    What is a file of `save` is a folder of files, named without the suffix.
+    Each tensor file of `save` becomes a folder of files, named without the suffix.
     """
     from heedful.checkpoints import shards
 
@@ -120,13 +120,13 @@ def save_divided(
 
 
 def _read(path: Path, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Read the tensors of a file, or those that processes wrote into a folder in its place."""
-    divided = path.with_suffix("")
-    if not divided.is_dir():
+    """Read the tensors of a file, or of the folder that a sharded checkpoint has instead."""
+    sharded = path.with_suffix("")
+    if not sharded.is_dir():
         return files.read_tensors(path)
     from heedful.checkpoints import shards
 
-    return shards.read(divided, like)
+    return shards.read(sharded, like)
 
 
 def _has_average(folder: Path) -> bool:
@@ -138,8 +138,8 @@ def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
 
     Args:
         folder: the checkpoint.
-        like: the weights of the model. Of what processes divided, in the checkpoint and here, this
-            one reads its own share.
+        like: the weights of the model. If both the checkpoint and a weight are sharded, this rank
+            reads only its own shard.
 
     Raises:
         UserError: a file is missing, truncated, damaged or has other contents.
@@ -156,16 +156,16 @@ def load(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> Checkpoint:
 
 
 def _check(folder: Path) -> None:
-    """Check a checkpoint against its manifest, which must name what no run goes on without."""
+    """Check a checkpoint against its manifest, which must list all files needed to resume."""
     names = {name.partition("/")[0] for name in files.read_manifest(folder)}
     for name in (WEIGHTS, OPTIMIZER, RANDOM, STATE):
-        if names.isdisjoint((name, Path(name).stem)):  # of a folder that processes wrote together
+        if names.isdisjoint((name, Path(name).stem)):  # the stem is the folder of a sharded file
             raise UserError(f"{folder / files.MANIFEST}: no {name!r} in it")
     files.check_manifest(folder)
 
 
 def _read_state(folder: Path) -> TrainingState:
-    # Version 0.1.0 knew no other way.
+    # Version 0.1.0 did not write these fields and had no other mode.
     raw = files.read_fields(folder / STATE, TrainingState, absent={"alike": True, "stream": None})
     for key, value in raw.items():
         if not _fits(key, value):
@@ -175,7 +175,7 @@ def _read_state(folder: Path) -> TrainingState:
 
 
 def _fits(key: str, value: object) -> bool:
-    """Tell whether a state may have a value."""
+    """Return whether a value has the right type for a field of the state."""
     if key == "best":
         pairs = value if isinstance(value, list) else [None]
         return all(
@@ -187,7 +187,7 @@ def _fits(key: str, value: object) -> bool:
 
 
 def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str, Tensor]:
-    """Read the weights that a checkpoint was evaluated with, after checking all of it.
+    """Read the evaluated weights of a checkpoint, after checking all its files.
 
     Args:
         folder: the checkpoint.
@@ -201,7 +201,7 @@ def load_weights(folder: Path, like: Mapping[str, Tensor] = _WHOLE) -> dict[str,
 
 
 def steps(run: Path) -> list[int]:
-    """Return the steps that have a folder, complete or not, oldest first."""
+    """Return the steps with a checkpoint folder, complete or not, oldest first."""
     matches = (_STEP_FOLDER.fullmatch(path.name) for path in (run / "checkpoints").glob("step-*"))
     return sorted(int(match[1]) for match in matches if match)
 
@@ -214,7 +214,7 @@ def newest(run: Path, like: Mapping[str, Tensor] = _WHOLE) -> tuple[Checkpoint |
         like: see `load`.
 
     Returns:
-        The checkpoint, or None if there is none, and a message for each one that was skipped.
+        The checkpoint, or None if there is none, and a message for each skipped checkpoint.
     """
     skipped: list[str] = []
     for step in reversed(steps(run)):
@@ -226,11 +226,11 @@ def newest(run: Path, like: Mapping[str, Tensor] = _WHOLE) -> tuple[Checkpoint |
 
 
 def prune(run: Path, *, keep: int, needed: Iterable[int] = ()) -> None:
-    """Delete checkpoints, also those without a state: nothing can go on from them.
+    """Delete old checkpoints, and those without a state, from which no run can resume.
 
     Args:
         run: the run folder.
-        keep: how many of the newest to keep, and the best ones that these refer to.
+        keep: number of newest checkpoints to keep, along with the best ones that they refer to.
         needed: other steps whose checkpoints to keep.
     """
     saved, kept = steps(run), set(needed)
@@ -239,9 +239,9 @@ def prune(run: Path, *, keep: int, needed: Iterable[int] = ()) -> None:
             break
         try:
             state = _read_state(folder_of(run, step))
-        except UserError:  # half deleted, by a process that was killed
+        except UserError:  # half deleted by a killed process
             continue
-        # If the newest turns out to be damaged, the one before it still needs its best steps.
+        # If the newest checkpoint turns out to be damaged, the previous one needs its best steps.
         kept |= {step, *(best for _, best in state.best)}
         keep -= 1
     for step in set(saved) - kept:
@@ -256,7 +256,7 @@ def drop_after(run: Path, step: int) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a checkpoint; a process that is killed leaves it whole, or under a hidden name."""
+    """Delete a checkpoint. A killed process leaves it whole, or under a hidden name."""
     hidden = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     folder.rename(hidden)
     shutil.rmtree(hidden)

@@ -1,7 +1,7 @@
-"""The ``heedful`` command: verbs and options to functions; what they do is in ``commands``.
+"""The ``heedful`` command line: it maps commands and options to functions of ``commands``.
 
-Nothing here imports torch before a command needs it, so that help is there at once. The settings'
-dataclasses give the options, and their docstrings the help; those that need no torch stand here.
+Nothing here imports torch before a command needs it, so the help is fast. The settings dataclasses
+define the options, and their docstrings the help text.
 """
 
 import os
@@ -38,7 +38,7 @@ Start here: [bold]heedful demo[/bold], then
 """,
     help_format="rich",
     default_parameter=Parameter(consume_multiple=True, negative_iterable=""),
-    suppress_keyboard_interrupt=False,  # its message says how to go on
+    suppress_keyboard_interrupt=False,  # its message says how to resume
 )
 app.command(training.app)
 for command in (
@@ -61,13 +61,13 @@ for command in (
 
 
 def main() -> None:
-    """Run the command line and exit: 0 done, 2 the user's mistake, 130 stopped by the user."""
+    """Run the command line and exit: 0 for success, 2 for a user error, 130 if stopped."""
     if isinstance(sys.stdout, TextIOWrapper):
-        # JSON is UTF-8 whatever the terminal is, and has this escape for half a surrogate pair.
+        # JSON is UTF-8 on every terminal, and this is its escape for a lone surrogate.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     options, texts = split_options(sys.argv[1:])
     debug = "--debug" in options
-    with interrupted_by_signals():  # so that nothing half-written stays
+    with interrupted_by_signals():  # removes partly written files
         sys.exit(run([option for option in options if option != "--debug"] + texts, debug=debug))
 
 
@@ -75,8 +75,8 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     """Run one command line and return its exit code.
 
     Args:
-        arguments: the words after ``heedful``; ``--config FILE.toml`` gives defaults for options.
-        debug: show the traceback of an error that is otherwise one line.
+        arguments: the arguments after ``heedful``; ``--config FILE.toml`` sets option defaults.
+        debug: whether to show the traceback of an error, instead of one line.
     """
     if not HELP.isdisjoint(arguments):
         put_help_on_one_line()
@@ -87,7 +87,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         say(str(stop) or "stopped")
         return EXIT_STOPPED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; keep Python from complaining when it closes it.
+        # The reader closed the pipe; keep Python from reporting that again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (CycloptsError, UserError, OSError) as error:
@@ -99,7 +99,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
 
 
 def _message(error: BaseException) -> str:
-    """Return an error's line; the parser wraps those our settings raise."""
+    """Return the one-line message of an error. The parser wraps errors raised by our settings."""
     while isinstance(error, CycloptsError) and isinstance(error.__cause__, UserError):
         error = error.__cause__
     if type(error) is MissingArgumentError and error.argument is not None:
@@ -111,11 +111,11 @@ def _message(error: BaseException) -> str:
 
 
 def _missing(error: MissingArgumentError, argument: Argument) -> str:
-    """Return the line for an argument that is missing, or an option written without its value."""
+    """Return the message for a missing argument, or for an option without its value."""
     command, left = " ".join(error.command_chain or ()), error.unused_tokens or []
     if argument.name in left:
         return f"{command}: {argument.name} needs a value"
-    if any(word.startswith("-") for word in left):  # it may be among them, misspelt
+    if any(word.startswith("-") for word in left):  # it may be a misspelt option
         return str(error)
     positional = argument.field_info.is_positional
     name = argument.name.removeprefix("--").upper() if positional else argument.name
@@ -125,7 +125,7 @@ def _missing(error: MissingArgumentError, argument: Argument) -> str:
 
 
 def _configure(arguments: list[str]) -> list[str]:
-    """Return the arguments that are the library's, and have it ask ``--config`` for the others."""
+    """Return the arguments for cyclopts, and let it read defaults from ``--config``."""
     options, texts = split_options(arguments)
     options = with_home(options)
     config, options = take_config(options)

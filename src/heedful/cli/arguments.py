@@ -1,6 +1,6 @@
-"""Arguments of a command line, where they are not read as the library reads them.
+"""Command-line arguments that heedful handles differently from cyclopts.
 
-``--config FILE.toml`` gives defaults, ``-`` is a value, and whole numbers are whole.
+``--config FILE.toml`` sets defaults, ``-`` is a value, and integer options reject fractions.
 """
 
 import os
@@ -16,19 +16,19 @@ from cyclopts.config import Dict
 from heedful.errors import UserError, did_you_mean
 
 Source = Callable[[App, tuple[str, ...], ArgumentCollection], None]
-"""What the library calls with the options of a command before it converts their values."""
+"""Callback that cyclopts calls with a command's options before it converts their values."""
 
 _WHOLE = re.compile(r"\s*[+-]?[\d_]+(\.0*)?\s*")
 
 
 def split_options(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return what comes before ``--``, and what is no option from there on."""
+    """Split the arguments at ``--``; those from there on are not options."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:end], arguments[end:]
 
 
 def with_dashes(options: list[str]) -> list[str]:
-    """Join a lone ``-`` to the option it follows, for the library takes it for an option, too."""
+    """Join a lone ``-`` to the option before it, because cyclopts would take it for an option."""
     joined: list[str] = []
     for option in options:
         if option == "-" and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
@@ -39,10 +39,10 @@ def with_dashes(options: list[str]) -> list[str]:
 
 
 def check_paths(options: list[str]) -> None:
-    """Refuse a path that is empty, and ``-`` as the name of what is written.
+    """Refuse an empty path, and ``-`` as an output path.
 
-    An empty path, as of a variable that is not set, would be the current folder. Programs take
-    ``-`` for standard output; here it would be a folder of that name.
+    An empty path, such as an unset shell variable, would mean the current folder. Many programs
+    take ``-`` for standard output; here it would be a folder of that name.
 
     Raises:
         UserError: naming the option.
@@ -67,7 +67,7 @@ _PATHS = {
 
 
 def with_home(options: list[str]) -> list[str]:
-    """Put the home folder for the ``~`` of paths, as shells do where it begins a word."""
+    """Expand ``~`` in paths, as shells do at the start of a word."""
     expanded: list[str] = []
     for before, option in zip([None, *options], options, strict=False):
         name, joined, value = option.partition("=")
@@ -88,7 +88,7 @@ def _with_home(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def take_config(options: list[str]) -> tuple[Path | None, list[str]]:
-    """Take ``--config FILE`` out of the options.
+    """Remove ``--config FILE`` from the options and return both.
 
     Raises:
         UserError: it names no file.
@@ -106,10 +106,10 @@ def take_config(options: list[str]) -> tuple[Path | None, list[str]]:
 
 
 def defaults(path: Path) -> Source:
-    """Return what uses a TOML file for the options that are not given.
+    """Return a source of defaults from a TOML file.
 
     Raises:
-        UserError: it is missing, not UTF-8, or no TOML file.
+        UserError: the file is missing, not UTF-8, or not valid TOML.
     """
     try:
         values = _with_home(tomllib.loads(path.read_text(encoding="utf-8-sig")))
@@ -125,7 +125,7 @@ def defaults(path: Path) -> Source:
 
     def source(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
         nested = _without_negatives(path, values, arguments)
-        for command in reversed(commands):  # where the library looks for a command's options
+        for command in reversed(commands):  # where cyclopts looks for a command's options
             nested = {command: nested}
         Dict(data=nested, source=str(path))(app, commands, arguments)
 
@@ -135,13 +135,13 @@ def defaults(path: Path) -> Source:
 def _without_negatives(
     path: Path, values: Mapping[str, Any], arguments: ArgumentCollection
 ) -> dict[str, Any]:
-    """Return values with ``header = false`` for ``no-header = true``.
+    """Return the values with ``no-header = true`` replaced by ``header = false``.
 
-    The library takes the negative name for another name of the option, and its value as it is.
+    cyclopts takes the negative name for an alias of the option and does not negate its value.
 
     Raises:
-        UserError: such a value is neither true nor false, or both are given; a key is no option;
-            or a value is a section, or a list where there is one value.
+        UserError: such a value is not a boolean, both names are given, a key is not an option, a
+            value is a section, or a list is given for a single value.
     """
     positive = {
         name.removeprefix("--"): argument.name.removeprefix("--")
@@ -175,7 +175,7 @@ def _without_negatives(
 
 
 def _check_list(where: str, values: list[Any], option: Argument) -> None:
-    """Refuse a list where an option takes one value, and a list of lists."""
+    """Refuse a list for an option that takes one value, and nested lists."""
     kinds = {get_origin(kind) or kind for kind in (option.hint, *get_args(option.hint))}
     if any(isinstance(value, list | dict) for value in values):
         raise UserError(f"{where}: a list holds no lists or sections")
@@ -186,10 +186,10 @@ def _check_list(where: str, values: list[Any], option: Argument) -> None:
 
 
 def check_numbers(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Refuse what is no number, and a fraction where a whole one is due: the library rounds it.
+    """Refuse values that are not numbers, and fractions for integers, which cyclopts would round.
 
     Raises:
-        UserError: naming the option and what it was given.
+        UserError: naming the option and its value.
     """
     for argument in arguments:
         kinds = get_args(argument.hint) or (argument.hint,)

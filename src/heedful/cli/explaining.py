@@ -46,16 +46,16 @@ def explain(
     columns: Columns = COLUMNS,
     predicting: Predicting = PREDICTING,
 ) -> None:
-    """Say which tokens an answer comes from, and show what the model attends to.
+    """Show which tokens an answer depends on, and what the model attends to.
 
-    All is computed in fp32, unless --precision says bf16.
+    Computes in fp32, unless --precision says otherwise.
 
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     texts
-        Texts to explain the answers for; without any, --input or standard input is read.
+        Texts whose answers to explain; default: --input or standard input.
     input
         File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
         .parquet.
@@ -69,16 +69,16 @@ def explain(
     overwrite
         Replace --out.
     json
-        Print JSON lines in a terminal, too, instead of a table.
+        Print JSON lines instead of a table, even in a terminal.
     faithfulness
-        Measure which method to trust: how far the answer's probability falls without the tokens
-        that each method names first, and with them alone.
+        Measure how far to trust each method: the drop in the answer's probability without the
+        method's top tokens, and with only them.
     heads
-        Measure how much each attention head matters, and how many can go (--prune).
+        Measure how much each attention head matters, and how many can be pruned (--prune).
     data
-        Files to measure on; for --heads with the truth.
+        Files to measure on; with labels for --heads.
     limit
-        Most texts to measure on, spread over the data.
+        Maximum number of texts to measure on, spread over the data.
     """
     with collector_at_rest():
         from heedful.commands import explain as command
@@ -170,7 +170,7 @@ def _measure(
 
 
 def _show(result: Any, table: Any, as_json: bool) -> None:
-    """Print a table in a terminal, and JSON where something else reads it or the user wants it."""
+    """Print a table in a terminal; print JSON otherwise, or if the user asks for it."""
     if _wants_json(as_json):
         show(json.dumps(result.to_dict(), ensure_ascii=False))
     else:

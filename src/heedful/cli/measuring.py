@@ -1,4 +1,4 @@
-"""The command that measures heedful beside its peers."""
+"""``heedful bench``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,28 +18,28 @@ def bench(
     arms: list[str] | None = None,
     results: Path | None = None,
 ) -> None:
-    """Measure heedful beside its peers on this machine; from a clone of its repository alone.
+    """Benchmark heedful against its peers on this machine; only from a clone of the repository.
 
-    Each row of the table is printed and written to benchmarks/results when it is done:
+    heedful prints each row of the table when it is done, and writes it to benchmarks/results:
 
         heedful bench --quick encode "translate-small-*"
 
     Parameters
     ----------
     rows
-        Rows to measure, or patterns; without any, all.
+        Rows to measure, or patterns; default: all.
     quick
-        Take three laps of a fifth of the work.
+        Run three laps with a fifth of the work.
     laps
-        Laps that each arm takes; default: 5.
+        Number of laps for each arm; default: 5.
     size
         Share of the usual work of a lap; default: 1.
     threads
-        Threads that each arm computes with; default: as many as there are cores.
+        Number of threads for each arm; default: the number of cores.
     arms
-        Arms to run, or patterns; without it, all.
+        Arms to run, or patterns; default: all.
     results
-        File to write to.
+        Output file.
     """
     from heedful.commands.bench import measuring
 

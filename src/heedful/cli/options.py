@@ -1,4 +1,4 @@
-"""Groups of options that several commands have, and how commands speak to people."""
+"""Option groups that several commands share, and the output to the user."""
 
 import gc
 import sys
@@ -29,11 +29,11 @@ Columns = Annotated[ColumnSettings, Parameter(name="*", group="Columns")]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportedColumns(ColumnSettings):
-    """The same where ``--format`` is another thing."""
+    """Column settings for commands whose ``--format`` means something else."""
 
     format: Annotated[DataFormat | None, Parameter(name="--data-format")] = None
-    """Format of the files of --data; default: by the ending of their names. images: folders of
-    pictures, one folder a class."""
+    """Format of the --data files; default: by file extension. images: one folder of images for
+    each class."""
 
 
 Exported = Annotated[ExportedColumns, Parameter(name="*", group="Columns")]
@@ -48,11 +48,11 @@ OUTPUT = OutputSettings()
 
 @cache
 def put_help_on_one_line() -> None:
-    """Give each field of the settings the sentence under it as its help, on one line.
+    """Set the help text of each settings field to its docstring, on one line.
 
-    The library reads these sentences, too, but shows the indents of those that go on over lines.
-    It is done when help is asked for: to read all the sentences takes 50 ms, which no
-    other command has to wait for.
+    cyclopts reads these docstrings itself, but keeps the indentation of continuation lines. Only
+    ``--help`` does this: parsing all docstrings takes 50 ms, which other commands need not wait
+    for.
     """
     for kind in (*vars(settings).values(), ExportedColumns):
         if is_dataclass(kind) and isinstance(kind, type) and kind is not settings.TaskEntry:
@@ -63,14 +63,14 @@ def _put_on_one_line(kind: type) -> None:
     from docstring_parser import parse_from_object
     from rich.markup import escape
 
-    # Square brackets in a sentence are no markup of the library that shows it.
+    # rich would take square brackets for markup.
     sentences = {one.arg_name: one.description or "" for one in parse_from_object(kind).params}
     defaults = {field.name: field.default for field in fields(kind)}
     for name in kind.__annotations__.keys() & defaults.keys():
         text = escape(" ".join(sentences[name].split()))
-        shown: Any = None  # as the library shows it
+        shown: Any = None  # cyclopts decides
         if isinstance(defaults[name], settings.Unnamed):
-            shown = False  # the sentence says what is read then
+            shown = False  # the docstring describes the default
         elif isinstance(defaults[name], tuple):
             shown = ", ".join if defaults[name] else False
         told = Parameter(help=text, show_default=shown)
@@ -79,10 +79,11 @@ def _put_on_one_line(kind: type) -> None:
 
 @contextmanager
 def collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from looking through all that is imported time and again.
+    """Pause the garbage collector during imports, then exclude the imported objects from it.
 
-    It would find none, and what is there at the end stays for good. Where torch is imported, most
-    has been, and some of what is there may be garbage: the collector goes on.
+    Imports create many objects and hardly any garbage, so collections during them are wasted time.
+    If torch is imported already, most imports are done, and some objects may be garbage: then this
+    does nothing.
     """
     if "torch" in sys.modules:
         yield
@@ -96,18 +97,18 @@ def collector_at_rest() -> Iterator[None]:
 
 
 def say(line: str) -> None:
-    """Tell the user something, beside the results on standard output."""
+    """Print a message to standard error; results go to standard output."""
     print(visible(line), file=sys.stderr, flush=True)
 
 
 def show(line: str) -> None:
-    """Give the user a result as it is; a terminal shows control characters and obeys none."""
+    """Print a result unchanged; on a terminal, make control characters visible."""
     terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
-    print(visible(line) if terminal else line, flush=True)  # what comes next may be long in coming
+    print(visible(line) if terminal else line, flush=True)  # the next line may take long
 
 
 def print_table(tables: "Group") -> None:
-    """Show tables beside the results, too."""
+    """Print tables to standard error."""
     from rich.console import Console, Group
     from rich.table import Table
 
@@ -120,7 +121,7 @@ def print_table(tables: "Group") -> None:
 
 
 def _is_too_wide(table: "Table", console: "Console") -> bool:
-    """Tell whether a table would lose digits: rich cuts words that have no room."""
+    """Return whether a table is too wide for the terminal, so that rich would cut digits."""
     from rich.measure import Measurement
 
     unbounded = console.options.update_width(2**16)
@@ -128,7 +129,7 @@ def _is_too_wide(table: "Table", console: "Console") -> bool:
 
 
 def _stacked(table: "Table") -> "Table":
-    """Lay out the cells of each row one below the other, as a narrow terminal has room for."""
+    """Return a table with the cells of each row below each other, for a narrow terminal."""
     from rich.table import Table
 
     stacked = Table(box=None, pad_edge=False, show_header=False)

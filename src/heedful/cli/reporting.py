@@ -1,4 +1,4 @@
-"""The commands that show what runs are worth."""
+"""``heedful report`` and ``heedful compare``."""
 
 import json
 from pathlib import Path
@@ -31,18 +31,18 @@ def report(
     predicting: Predicting = PREDICTING,
     scoring: Scoring = SCORING,
 ) -> None:
-    """Show a run in one HTML file that needs no network: curves, scores with intervals, errors.
+    """Report on a run in one offline HTML file: curves, scores with intervals, errors.
 
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     data
-        Labelled files; without them the report shows what the run folder alone knows.
+        Labelled files; without them the report shows only the contents of the run folder.
     out
-        File to make; default: report.html in the run folder.
+        File to create; default: report.html in the run folder.
     overwrite
-        Replace the file of --out.
+        Replace the file in --out.
     """
     with collector_at_rest():
         from heedful import files
@@ -78,18 +78,18 @@ def compare(
     predicting: Predicting = PREDICTING,
     scoring: Scoring = SCORING,
 ) -> None:
-    """Tell whether two runs differ on labelled files by more than chance: JSON on standard output.
+    """Test whether two runs differ on labelled files by more than chance: JSON on standard output.
 
     Parameters
     ----------
     first
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     second
         Run folder of the same task, labels and scores.
     data
         Labelled files.
     metric
-        Score that decides; default: the first of the task, or of the data.
+        Score to compare by; default: the first score of the task, or of the data.
     """
     with collector_at_rest():
         from heedful.commands import compare as command

@@ -1,4 +1,4 @@
-"""The command that serves runs over HTTP."""
+"""``heedful serve``."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ def serve(
     *runs: str,
     settings: Annotated[ServeSettings, Parameter(name="*", group="Serving")] = SERVING,
 ) -> None:
-    """Answer for runs over HTTP, on this machine alone unless --host says otherwise.
+    """Serve runs over HTTP, to this machine only unless --host says otherwise.
 
         heedful serve runs/tickets runs/de-en minilm
 
@@ -25,7 +25,7 @@ def serve(
     Parameters
     ----------
     runs
-        Run folders, folders that transformers or sentence-transformers has saved, or minilm.
+        Run folders, folders saved by transformers or sentence-transformers, or minilm.
     """
     with collector_at_rest():
         from heedful.commands import serve as command

@@ -1,4 +1,4 @@
-"""``heedful train TASK``: one command a task, made from its line of the table."""
+"""``heedful train TASK``: one command per task, built from the table of tasks."""
 
 from collections.abc import Callable
 from inspect import Parameter as Argument
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from heedful.task import Recipe
     from heedful.training.fit import Outcome
 
-app = App(name="train", help="Train a model on your own files and leave a run folder.")
+app = App(name="train", help="Train a model on your own files, into a run folder.")
 
 
 def command(name: str, entry: TaskEntry) -> Callable[..., None]:
-    """Return the command of a task: its arguments are groups of settings."""
+    """Return the command of a task. Its arguments are groups of settings."""
 
     def train(
         *,
@@ -81,7 +81,7 @@ def command(name: str, entry: TaskEntry) -> Callable[..., None]:
 
 
 def train_and_report(name: str, recipe: "Recipe") -> None:
-    """Train; one process of those that train together tells how it ended."""
+    """Train; with several processes, only the first reports the outcome."""
     from heedful.commands import train as verb
     from heedful.training import ranks
 
@@ -93,7 +93,7 @@ def train_and_report(name: str, recipe: "Recipe") -> None:
 
 
 def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
-    """Tell how a training ended, and what to do with it."""
+    """Print the outcome of a training, and suggest the next commands."""
     from heedful.checkpoints.runs import read_record
     from heedful.tasks import read_task
 

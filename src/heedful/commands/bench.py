@@ -1,4 +1,4 @@
-"""``heedful bench``: heedful beside its peers, which only a clone of the repository can measure."""
+"""``heedful bench``: benchmark heedful against its peers; needs a clone of the repository."""
 
 import os
 import sys
@@ -9,14 +9,14 @@ from pathlib import Path
 from heedful.errors import UserError
 
 CLONE = Path(__file__).parents[3]
-"""Where the repository is, if this is one."""
+"""Root of the repository, if heedful runs from a clone."""
 
 
 def measuring() -> Callable[..., list[str]]:
-    """Return what measures: ``benchmarks.measure.measure`` of the clone that heedful runs from.
+    """Return ``benchmarks.measure.measure`` of the clone that heedful runs from.
 
     Raises:
-        UserError: heedful does not run from one.
+        UserError: heedful does not run from a clone.
     """
     if not (CLONE / "benchmarks" / "measure.py").is_file():
         raise UserError(

@@ -1,4 +1,4 @@
-"""``heedful compare``: two runs and files with the truth in; whether a difference is real out."""
+"""``heedful compare``: test whether two runs differ significantly on labelled files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -26,20 +26,20 @@ def compare(
     seed: int = 0,
     say: Say = lambda line: None,
 ) -> Comparison:
-    """Compare two runs on the same items, which both answer one after the other.
+    """Compare the predictions of two runs on the same items.
 
     Args:
-        names: of the runs.
-        predictors: of the runs.
-        data: files with the truth.
-        columns: where the texts and the truth stand.
-        metric: the score that decides; if None the task's first, or the data's where that has
-            others.
-        seed: decides what is drawn.
-        say: takes a line for the user.
+        names: names of the runs.
+        predictors: predictors of the runs.
+        data: labelled files.
+        columns: columns of the texts and labels.
+        metric: the metric to compare. None takes the task's first metric, or the data's first if
+            the data has its own metrics.
+        seed: seed of the random draws.
+        say: called with each message for the user.
 
     Raises:
-        UserError: the runs do not do the same, there is no such score, or the data is wrong.
+        UserError: the runs are not comparable, the metric is unknown, or the data is wrong.
     """
     tasks = (predictors[0].task, predictors[1].task)
     check_comparable(names, tasks)

@@ -1,4 +1,4 @@
-"""``heedful demo``: a pre-trained BERT learns to sort support tickets."""
+"""``heedful demo``: fine-tune a pre-trained BERT to classify support tickets."""
 
 import time
 from collections.abc import Callable
@@ -33,26 +33,26 @@ NEW_TICKETS = [
     "These headphones broke after a week. How do I send them back?",
 ]
 TICKETS = Path(__file__).parents[1] / "tickets"
-"""The data that comes with heedful; ``examples/support_tickets`` describes it."""
+"""Folder of the data that heedful ships; ``examples/support_tickets`` describes it."""
 TRAINING = TrainSettings(epochs=6, batch_size=16)
 
 
 def run_demo(
     out: Path, data: Path, *, say: Callable[[str], None], show: Callable[[Any], None]
 ) -> dict[str, Any]:
-    """Train, evaluate, answer a few new tickets and draw a picture, telling each step.
+    """Train and evaluate a model, classify a few new tickets and draw an explanation.
 
     Args:
-        out: run folder to make, or to replace.
-        data: has ``train.csv`` and ``test.csv``, with the columns ``text`` and ``label``.
-        say: told what happens.
-        show: given the tables of scores.
+        out: run folder to create or replace.
+        data: folder with ``train.csv`` and ``test.csv``, with the columns ``text`` and ``label``.
+        say: called with a message for each step.
+        show: called with each table of scores.
 
     Returns:
         The scores on ``test.csv``.
 
     Raises:
-        UserError: a file is not there, or the model to start from is not installed.
+        UserError: a file is missing, or the model to start from is not installed.
     """
     for name in ("train.csv", "test.csv"):
         if not (data / name).is_file():
@@ -83,9 +83,9 @@ def run_demo(
 
     picture = out / "attention.png"
     try:
-        fine = Predictor.load(out, PredictSettings(precision="fp32"))
-        (ticket,) = fine.task.from_texts(NEW_TICKETS[:1])
-        save_picture(explain_record(fine, ticket, ExplainSettings()), picture)
+        fp32 = Predictor.load(out, PredictSettings(precision="fp32"))
+        (ticket,) = fp32.task.from_texts(NEW_TICKETS[:1])
+        save_picture(explain_record(fp32, ticket, ExplainSettings()), picture)
         say(f"4. Why, and where it looks, for the first ticket: {picture}")
     except UserError as error:
         say(f"4. No picture of why, and where it looks: {error}")

@@ -1,4 +1,4 @@
-"""``heedful evaluate``: a run and files with the truth in, scores out."""
+"""``heedful evaluate``: score a run on labelled files."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from heedful.training.progress import counted
 METRICS = "metrics.json"
 
 _UNSCORED = ("alignments", "whole_words", "raw", "piece_tags", "token_vectors", "targets")
-"""Options of answers that nothing scores."""
+"""Options that add outputs without effect on scores."""
 
 
 def evaluate(
@@ -41,25 +41,25 @@ def evaluate(
     output: OutputSettings | None = None,
     show: Callable[[dict[str, Any]], None] = lambda scores: None,
 ) -> dict[str, Any]:
-    """Evaluate a run and write the scores to its ``metrics.json``, if that can be written.
+    """Evaluate a run and write the scores to its ``metrics.json``, if that file is writable.
 
     Args:
         run: the run.
-        data: files with the truth.
-        columns: where it stands in them.
-        predictor: of the run.
-        say: takes each line meant for the user.
-        predictions_file: gets each answer beside its truth.
-        output: keeps what is computed for that file, so that a later call goes on after a stop.
-        show: tells the user the scores. What is kept is deleted after that.
+        data: labelled files.
+        columns: columns of the texts and labels.
+        predictor: predictor of the run.
+        say: called with each message for the user.
+        predictions_file: file for the predictions and labels.
+        output: storage of the model's outputs, so that a later call can resume after a stop.
+        show: called with the scores. The stored outputs are deleted afterwards.
 
     Returns:
-        The scores; empty where the output is to go on but is finished.
+        The scores; empty if ``output`` is to be resumed but is finished.
 
     Raises:
-        UserError: see `Evaluation`; or what nothing scores is asked for, or the file of
-            predictions is one of the data.
-        KeyboardInterrupt: the user stopped it; it says how to go on.
+        UserError: see `Evaluation`; or an option has no effect on scores, or the predictions file
+            is one of the data files.
+        KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
     say = ranks.said_once(say)
     with ranks.failing_together():
@@ -69,7 +69,7 @@ def evaluate(
     check_same(run, predictor, asdict(columns), data)
     if output is None:
         scores = _evaluate(run, data, columns, predictor, say, predictions_file, None)
-        _show(scores, show)
+        _show_once(scores, show)
         return scores
     facts = identity(run, predictor, asdict(columns))
     with open_kept(output, {**facts, "prints": prints_beside(predictor, data)}) as memory:
@@ -82,7 +82,7 @@ def evaluate(
             predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
         with kept(memory.parts):
             scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
-        _show(scores, show)
+        _show_once(scores, show)
         if memory.parts is not None:
             memory.parts.discard()
         return scores
@@ -99,22 +99,22 @@ def _evaluate(
 ) -> dict[str, Any]:
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
-        beside = None
-        if predictor.precision.int8:  # not otherwise: copies that nobody reads fill the memory
+        baseline = None
+        if predictor.precision.int8:  # only then: unread copies would fill the memory
             records, copies = tee(records)
-            beside = _Wider(run, predictor, copies)
+            baseline = _Baseline(run, predictor, copies)
         evaluation = Evaluation(predictor, records, memory=memory)
-        answered = evaluation if beside is None else beside.compare(evaluation)
+        answered = evaluation if baseline is None else baseline.compare(evaluation)
         if predictions_file is None or not ranks.is_first():
             for _ in answered:
                 pass
         else:
             predictions_file.write(predictor.task.judge(), answered)
         scores = evaluation.scores()
-        if beside is not None:
-            scores["wider"] = beside.scores()
-    if "tokens" in scores:  # how much was written, and how fast
-        if beside is None:  # else the time is that of both precisions
+        if baseline is not None:
+            scores["wider"] = baseline.scores()
+    if "tokens" in scores:  # number of generated tokens
+        if baseline is None:  # otherwise the time includes both precisions
             scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
         if not predictor.settings.sample:
             scores["beam"] = predictor.settings.beam
@@ -122,19 +122,19 @@ def _evaluate(
         total = scores["tokens_total"]
         say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
     scores = {"data": [data_name(path) for path in data], **scores}
-    if (run / RECORD).is_file() and ranks.is_first():  # another library's folder is left as it is
+    if (run / RECORD).is_file() and ranks.is_first():  # do not write to another library's folder
         _write(scores, run / METRICS, say)
     return scores
 
 
-def _show(scores: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
+def _show_once(scores: dict[str, Any], show: Callable[[dict[str, Any]], None]) -> None:
     with ranks.failing_together():
         if ranks.is_first():
             show(scores)
 
 
 def _write(scores: dict[str, Any], path: Path, say: Say) -> None:
-    """Write scores beside the run; where that cannot be done they are returned all the same."""
+    """Write the scores into the run folder, and only warn if that fails."""
     try:
         with files.new_file(path, overwrite=True) as partial:
             files.write_json(partial, scores)
@@ -142,27 +142,27 @@ def _write(scores: dict[str, Any], path: Path, say: Say) -> None:
         say(f"the scores are not kept: {message_of(error)}")
 
 
-class _Wider:
-    """The same records answered without int8, so that one sees what that costs.
+class _Baseline:
+    """Evaluation of the same records without int8, to show the loss due to int8.
 
     Args:
         run: the run.
-        predictor: of it, in int8.
-        records: hold the truth.
+        predictor: predictor of the run, in int8.
+        records: labelled records.
     """
 
     def __init__(self, run: Path, predictor: Predictor, records: Iterator[Any]) -> None:
-        wider = Predictor.load(run, replace(predictor.settings, precision="auto"))
-        wider.task = predictor.task  # scored in the same way
-        self.precision = wider.precision.name
-        self._evaluation = Evaluation(wider, records)
+        baseline = Predictor.load(run, replace(predictor.settings, precision="auto"))
+        baseline.task = predictor.task  # for the same scoring
+        self.precision = baseline.precision.name
+        self._evaluation = Evaluation(baseline, records)
         self._changed = 0
-        # Numbers always differ in some digit.
+        # Vectors and other numbers always differ in some digit, so changes are not counted.
         self._counts = "embed" not in predictor.task.abilities
         self._judge = predictor.task.judge()
 
     def compare(self, answered: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """Yield what int8 answered, and count where the wider answer reads otherwise."""
+        """Yield the int8 predictions, and count those that differ from the baseline's."""
         for number, (pair, (answer, _)) in enumerate(zip(answered, self._evaluation, strict=True)):
             if not number and self._counts:
                 (judgement,) = self._judge.judged([pair])
@@ -171,7 +171,7 @@ class _Wider:
             yield pair
 
     def scores(self) -> dict[str, Any]:
-        """Return the wider scores, their precision, and how many answers int8 changed."""
+        """Return the baseline's scores and precision, and the number of changed predictions."""
         scores = self._evaluation.scores()
         overall = {name: score for name, score in scores.items() if isinstance(score, float)}
         changed = {"answers_changed": self._changed} if self._counts else {}
@@ -182,10 +182,10 @@ class _Wider:
 def labelled_records(
     predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, say: Say
 ) -> Iterator[Iterator[Any]]:
-    """Give records with their truth, and say what is odd about the first of them.
+    """Yield an iterator of labelled records, and warn if the first records look wrong.
 
     Raises:
-        UserError: the files are wrong; or what nothing scores is asked for.
+        UserError: the files are wrong, or an option has no effect on scores.
     """
     left_out(predictor.settings, _UNSCORED, "has no effect where answers are scored")
     start = Start(

@@ -1,4 +1,4 @@
-"""``heedful explain``: which tokens an answer comes from, and what the model attends to."""
+"""``heedful explain``: attribute a prediction to its tokens, and show the attention."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ WRITERS: dict[str, Callable[[Explanation, Path], None]] = {
     ".png": save_picture,
     ".svg": save_picture,
 }
-"""What writes an explanation, by the ending of the file."""
+"""Functions that write an explanation, by file extension."""
 
 FAITHFULNESS_WRITERS: dict[str, Callable[[Faithfulness, Path], None]] = {".json": _write_json}
 
@@ -47,10 +47,10 @@ HEADS_WRITERS: dict[str, Callable[[HeadImportance, Path], None]] = {
 
 
 def check_out(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, before anything is computed.
+    """Check that the output file can be written, before anything is computed.
 
     Raises:
-        UserError: its ending says nothing, its folder is not there, or it is there already.
+        UserError: its extension is unknown, its folder does not exist, or the file exists.
     """
     if path.suffix.lower() not in endings:
         raise UserError(f"--out {path}: the ending says what is written: {', '.join(endings)}")
@@ -60,28 +60,28 @@ def check_out(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
 def measure_methods(
     predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, limit: int
 ) -> Faithfulness:
-    """Measure how faithful each method is on texts of files; their truth does not count.
+    """Measure the faithfulness of each method on texts of files; labels are ignored.
 
     Raises:
         UserError: the files are wrong, or hold fewer than two texts.
     """
     records = [*predictor.task.read(data, columns, labelled=False)]
-    return faithfulness(predictor, _spread(records, limit))
+    return faithfulness(predictor, _evenly_spaced(records, limit))
 
 
 def measure_heads(
     predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, limit: int, say: Say
 ) -> HeadImportance:
-    """Measure how much each attention head matters on labelled files.
+    """Measure the importance of each attention head on labelled files.
 
     Raises:
         UserError: the files are wrong, or the model's heads cannot be masked.
     """
     with labelled_records(predictor, data, columns, say) as records:
-        return head_importance(predictor, _spread([*records], limit))
+        return head_importance(predictor, _evenly_spaced([*records], limit))
 
 
-def _spread(records: Sequence[Any], limit: int) -> list[Any]:
-    """Return some records, spread over the data, which may be in the order of its labels."""
+def _evenly_spaced(records: Sequence[Any], limit: int) -> list[Any]:
+    """Return up to ``limit`` records spread over the data, which may be sorted by label."""
     rows = np.linspace(0, len(records) - 1, min(len(records), limit)).astype(int)
     return [records[row] for row in rows]

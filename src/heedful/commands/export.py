@@ -1,4 +1,4 @@
-"""``heedful export``: a run as a folder of another program, and what that changes of its scores."""
+"""``heedful export``: write a run in another program's format, and compare the scores."""
 
 import copy
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ def export(
     overwrite: bool,
     say: Say,
 ) -> dict[str, dict[str, float]] | None:
-    """Write a run in a format; with data score it as it is and as it was exported.
+    """Write a run in a format; with data, also score the model and its export.
 
     Returns:
-        With data, for each score that of the model, that of the export, and the change.
+        With data, for each metric the score of the model, the score of the export, and the change.
 
     Raises:
         UserError: an option has no effect; or see ``interop.export``.
@@ -44,7 +44,7 @@ def export(
             f"--format {computed}"
         )
     before = None
-    if data:  # first: what is wrong with the data is said before anything is written
+    if data:  # before the export, so that wrong data fails before anything is written
         predictor = Predictor.load(run, PredictSettings(precision="fp32", device="cpu"))
         before = scores_of(predictor, data, columns, say)
     check = interop.export(run, to, name, settings=settings, overwrite=overwrite)
@@ -63,7 +63,7 @@ def export(
 def scores_of(
     predictor: Predictor, data: Sequence[Path], columns: ColumnSettings, say: Say
 ) -> dict[str, float]:
-    """Return the scores of a predictor on labelled files that are numbers with a fraction."""
+    """Return those scores of a predictor on labelled files that are floats."""
     with labelled_records(predictor, data, columns, say) as records:
         evaluation = Evaluation(predictor, records)
         for _ in evaluation:

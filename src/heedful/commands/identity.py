@@ -1,4 +1,7 @@
-"""What answers depend on: processes compare it, and so does one that goes on."""
+"""Fingerprint of all inputs that predictions depend on.
+
+Processes compare it with each other, and a resumed command with its start.
+"""
 
 import hashlib
 import json
@@ -17,73 +20,75 @@ from heedful.reading.shards import shard_prints
 from heedful.sources import PACKAGES, resolve
 from heedful.training import ranks
 
-_FREE = ("device", "precision")
-"""Settings that may differ from machine to machine; the precision is the one that is used."""
+_MACHINE_SETTINGS = ("device", "precision")
+"""Settings that may differ between machines; `identity` adds the precision that is used."""
 
 
 def identity(run: Path, predictor: Predictor, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what answers depend on beside the data, ready for JSON.
+    """Return everything but the data that predictions depend on, in JSON types.
 
     Args:
         run: the run.
-        predictor: of it.
-        options: what decides the answers, beside the predictor's settings.
+        predictor: predictor of the run.
+        options: options that affect predictions, besides the predictor's settings.
     """
-    settings = {key: v for key, v in asdict(predictor.settings).items() if key not in _FREE}
+    settings = {
+        key: v for key, v in asdict(predictor.settings).items() if key not in _MACHINE_SETTINGS
+    }
     facts = {
         "version": __version__,
-        "run": _print_of_run(resolve(run) if os.fspath(run) in PACKAGES else run),
+        "run": _run_fingerprint(resolve(run) if os.fspath(run) in PACKAGES else run),
         "settings": {**settings, "precision": predictor.precision.name, **options},
     }
-    plain: dict[str, Any] = json.loads(json.dumps(facts))  # as it is read from a file
-    return plain
+    as_read: dict[str, Any] = json.loads(json.dumps(facts))  # the types that a file gives
+    return as_read
 
 
 def prints_beside(
     predictor: Predictor, data: Sequence[Path], others: Sequence[Path] = ()
 ) -> list[str]:
-    """Return hashes of what answers depend on beside the records that are read of the data.
+    """Return hashes of the files that predictions depend on besides the records themselves.
 
     Args:
-        predictor: answers.
-        data: the files, or folders, that records are read of.
-        others: files that are read besides.
+        predictor: the predictor.
+        data: files or folders of the records.
+        others: other files that are read.
     """
-    seen = data if "see" in predictor.task.abilities else ()  # records say where pictures are
-    return [item.sha256 for item in fingerprint([*others, *seen], folders=True)]
+    images = data if "see" in predictor.task.abilities else ()  # records hold only image paths
+    return [item.sha256 for item in fingerprint([*others, *images], folders=True)]
 
 
 def check_same(
     run: Path, predictor: Predictor, options: Mapping[str, Any], data: Sequence[Path]
 ) -> None:
-    """Check that several processes answer for the same, each on its machine.
+    """Check that all processes have the same run, settings and data, each on its machine.
 
     Args:
         run: the run.
-        predictor: of it.
-        options: what decides the answers, beside the predictor's settings.
+        predictor: predictor of the run.
+        options: options that affect predictions, besides the predictor's settings.
         data: the files that are read.
 
     Raises:
-        UserError: naming what differs; or a file is missing, or cannot be read by all.
+        UserError: something differs, or a file is missing or cannot be read by every process.
     """
     if ranks.size() > 1:
         with ranks.failing_together():
-            prints = {str(path): _print(path) for path in data}
+            prints = {str(path): _fingerprint_of(path) for path in data}
             facts = identity(run, predictor, options)
         ranks.check_same({**facts, **prints})
 
 
 def check_identity(where: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with what was started otherwise.
+    """Check that a resumed command has the same identity as at its start.
 
     Args:
-        where: what it is, for the message.
-        before: its identity when it was started.
-        now: its identity now.
+        where: folder of the unfinished output, for the message.
+        before: identity at the start.
+        now: identity now.
 
     Raises:
-        UserError: naming what differs.
+        UserError: something differs; the message names it.
     """
     if before["version"] != now["version"]:
         raise UserError(
@@ -100,19 +105,19 @@ def check_identity(where: str, before: Mapping[str, Any], now: Mapping[str, Any]
             raise UserError(f"{where} was started with other {key}")
 
 
-def _print(path: Path) -> str:
-    """Return a hash of a file, or of samples of a large one; or of all pictures of a folder.
+def _fingerprint_of(path: Path) -> str:
+    """Return a hash of a file, of samples of a large file, or of all images of a folder.
 
     Raises:
-        UserError: it is missing, or is a pipe, which is read once.
+        UserError: the file is missing, or is a pipe, which can be read only once.
     """
     sampled = is_elsewhere(path) or path.is_file()
     (item,) = shard_prints([path]) if sampled else fingerprint([path], folders=True)
     return item.sha256
 
 
-def _print_of_run(folder: Path) -> str:
-    """Return a hash of what is in a run's manifest, or of all files of another library's folder."""
+def _run_fingerprint(folder: Path) -> str:
+    """Return a hash of a run's manifest, or of all files of another library's folder."""
     if (folder / files.MANIFEST).is_file():
         return files.sha256(folder / files.MANIFEST)
     names = sorted(path for path in folder.iterdir() if path.is_file())

@@ -1,4 +1,4 @@
-"""Texts on the command line, in files or on standard input to records without truth."""
+"""Read unlabelled records from the command line, from files or from standard input."""
 
 import os
 import sys
@@ -25,17 +25,17 @@ def texts_of(
     context_file: Path | None,
     encoding: str = UTF8,
 ) -> Sequence[Text]:
-    """Return the texts on the command line, each with the context if there is one.
+    """Return the texts on the command line, each paired with the context if given.
 
     Raises:
-        UserError: there are two contexts, one cannot be read or has no text to go with; or
-            the task reads none.
+        UserError: two contexts are given, the context cannot be read, no text is given with it, or
+            the task takes no context.
     """
     for number, text in enumerate(texts, start=1):
         _check_utf8(text, number)
     if context is None and context_file is None:
         return texts
-    if "prefix" in task.abilities:  # its pairs are a text and what the answer begins with
+    if "prefix" in task.abilities:  # its pairs are a text and a prefix of the answer
         option = "--context" if context_file is None else "--context-file"
         raise UserError(f"{option} has no effect on {with_article(task.name)} run")
     if context is not None and context_file is not None:
@@ -52,7 +52,7 @@ def texts_of(
 
 
 def _check_utf8(text: str, number: int) -> None:
-    """Refuse text in which a terminal's bytes were none of UTF-8; a file may be named so."""
+    """Reject text whose bytes were not UTF-8, unless a file has this name."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -65,7 +65,7 @@ def _check_utf8(text: str, number: int) -> None:
 def records_of(
     task: AnyTask, texts: Sequence[Text], paths: Sequence[Path], columns: ColumnSettings
 ) -> Iterable[Any]:
-    """Return records of the texts on the command line, in files, or on standard input.
+    """Return the records of the texts on the command line, in files, or on standard input.
 
     Raises:
         UserError: see `streams_of`.
@@ -80,17 +80,17 @@ def streams_of(
     columns: ColumnSettings,
     against: Path | None = None,
 ) -> Sequence[Iterable[Any]]:
-    """Return records of the texts on the command line, of each file, or of standard input.
+    """Return one stream of records for the command line, for each file, or for standard input.
 
     Args:
-        task: reads them.
-        texts: those on the command line.
-        paths: the files.
-        columns: which columns to read.
-        against: another file that is read by the same columns.
+        task: the task, which reads the records.
+        texts: texts on the command line.
+        paths: input files.
+        columns: columns to read.
+        against: another file, read with the same columns.
 
     Raises:
-        UserError: there are texts in two places, or none; or several processes would read
+        UserError: texts come from two sources or from none, or several processes would read
             standard input.
     """
     if texts and paths:
@@ -103,18 +103,18 @@ def streams_of(
         raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
     if (not paths or STDIN in paths) and ranks.size() > 1:
         raise UserError("several processes cannot read standard input: give --input FILE")
-    # One by one, so that each is read as its name says, and what is missing is told at once.
+    # Each file is opened separately, by its own format, so a missing file fails immediately.
     others = () if against is None else (against,)
     return [_read(task, path, shared(columns, path, others)) for path in paths or [STDIN]]
 
 
 def shared(columns: ColumnSettings, path: Path, others: Sequence[Path]) -> ColumnSettings:
-    """Return the columns of one of several files: a plain one has none, if one of the others has.
+    """Return the columns of one of several files; plain text has none if another file has columns.
 
     Args:
-        columns: what is said once for all files.
+        columns: the column settings, given once for all files.
         path: the file.
-        others: the others.
+        others: the other files.
     """
     if _is_plain(path, columns) and not all(_is_plain(other, columns) for other in others):
         return ColumnSettings(encoding=columns.encoding)
@@ -122,10 +122,10 @@ def shared(columns: ColumnSettings, path: Path, others: Sequence[Path]) -> Colum
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
-    """Return the files that are named, those of a pattern such as ``new/*.csv`` in order.
+    """Return the given files, with patterns such as ``new/*.csv`` expanded in order.
 
     Raises:
-        UserError: no file fits a pattern.
+        UserError: no file matches a pattern.
     """
     return [file for path in paths for file in matching(path)]
 
@@ -141,10 +141,10 @@ def _is_plain(path: Path, columns: ColumnSettings) -> bool:
 
 
 def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:
-    """Yield records of texts to translate with what each translation must begin with.
+    """Yield the records with a prefix that each output must begin with.
 
     Raises:
-        UserError: the task is another one, or a record says itself what it begins with.
+        UserError: the task takes no prefix, or a record has its own prefix.
     """
     if "prefix" not in task.abilities:
         raise UserError(f"--prefix has no effect on {with_article(task.name)} run")

@@ -1,7 +1,7 @@
-"""What a model computed for an evaluation, in shards that outlast a stop.
+"""Store the model outputs of an evaluation in shards that survive an interruption.
 
-Scores follow from answers, and answers from what the model computed: that is kept, in the shards of
-``parts.py``, a line for each record. The model is what takes long; the rest is done again.
+Only the model's outputs are stored, in the shards of ``parts.py``, one line per record. Predictions
+and scores are cheap to compute from them again.
 """
 
 import json
@@ -28,40 +28,40 @@ class Kept:
     """The shards of an evaluation; see ``heedful.evaluation.Memory``.
 
     Args:
-        parts: of the first process, which alone reads and writes them.
-        sizes: of how many records each finished shard is.
-        size: of how many the next ones are.
+        parts: the shards, on rank 0, which alone reads and writes them; None on other ranks.
+        sizes: number of records of each finished shard.
+        size: number of records of each further shard.
     """
 
     def __init__(self, parts: Parts | None, sizes: Sequence[int], size: int) -> None:
         self.parts, self.items = parts, sum(sizes)
-        self._coming, self._size = list(sizes), size
+        self._stored_sizes, self._size = list(sizes), size
         self._number = 0
 
     @property
     def size(self) -> int:
-        """How many records come next."""
-        return self._coming[0] if self._coming else self._size
+        """Number of records of the next shard."""
+        return self._stored_sizes[0] if self._stored_sizes else self._size
 
     def known(self, records: Sequence[Any]) -> Iterator[Sequence[Any]] | None:
-        """Return what was computed of this process's share of some records, if it was.
+        """Return the stored outputs for this process's share of the records; None if missing.
 
         Raises:
-            UserError: it was of other records.
+            UserError: the stored outputs belong to other records.
         """
-        if not self._coming:
+        if not self._stored_sizes:
             return None
         lines: list[str] = []
         with ranks.failing_together():
             if self.parts is not None:
                 self.parts.check(self._number, digest(records))
                 lines = list(self.parts.lines(self._number))
-        self._coming.pop(0)
+        self._stored_sizes.pop(0)
         self._number += 1
         return map(unpacked, ranks.from_first(lines)[ranks.rank() :: ranks.size()])
 
     def add(self, records: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> None:
-        """Keep what was computed of this process's share of some records."""
+        """Store the outputs for this process's share of the records."""
         rows = ranks.to_first([Row(packed(output), False) for output in outputs])
         with ranks.failing_together():
             if self.parts is not None and rows is not None:
@@ -70,41 +70,41 @@ class Kept:
 
 @contextmanager
 def open_kept(output: OutputSettings, facts: Mapping[str, Any]) -> Iterator[Kept | None]:
-    """Begin with an evaluation, or go on with one, and keep other processes from it meanwhile.
+    """Start or resume an evaluation, and lock out other processes meanwhile.
 
     Args:
-        output: the file of its answers.
-        facts: what these depend on; see ``heedful.commands.identity``.
+        output: file of the predictions.
+        facts: identity of the predictions; see ``heedful.commands.identity``.
 
     Yields:
-        What is finished of it; None if all is, and its scores have been told.
+        The finished shards; None if the evaluation is complete and its scores were shown.
 
     Raises:
         UserError: see `open_parts`.
     """
     parts: Parts | None = None
-    with ExitStack() as holding:
+    with ExitStack() as stack:
         with ranks.failing_together():
             if ranks.is_first():
                 size = evaluation.TOGETHER * ranks.size()
                 opened = open_parts(output, {**facts, "files": []}, size, plain=False, scored=True)
-                parts = holding.enter_context(opened)
+                parts = stack.enter_context(opened)
         sizes = None if parts is None else ([shard.items for shard in parts.shards], parts.size)
-        begun = ranks.from_first(sizes)
-        yield None if begun is None else Kept(parts, *begun)
+        shared_sizes = ranks.from_first(sizes)
+        yield None if shared_sizes is None else Kept(parts, *shared_sizes)
 
 
 def packed(outputs: Sequence[Any]) -> str:
-    """Return as JSON what the model computed for a record."""
-    return json.dumps([_plain(output) for output in outputs])
+    """Return the model's outputs for a record as JSON."""
+    return json.dumps([_to_fields(output) for output in outputs])
 
 
 def unpacked(line: str) -> list[Any]:
-    """Return what `packed` was given."""
-    return [_computed(fields) for fields in json.loads(line)]
+    """Return the outputs that `packed` encoded."""
+    return [_from_fields(fields) for fields in json.loads(line)]
 
 
-def _plain(output: Any) -> dict[str, Any]:
+def _to_fields(output: Any) -> dict[str, Any]:
     if isinstance(output, Tensor):
         values = output.contiguous().reshape(-1).view(torch.uint8).numpy()
         name = str(output.dtype).removeprefix("torch.")
@@ -117,7 +117,7 @@ def _plain(output: Any) -> dict[str, Any]:
     return asdict(output)
 
 
-def _computed(fields: Mapping[str, Any]) -> Tensor | GenerationOutput:
+def _from_fields(fields: Mapping[str, Any]) -> Tensor | GenerationOutput:
     if "values" in fields:
         values = bytearray(b64decode(fields["values"]))
         dtype = getattr(torch, fields["dtype"])

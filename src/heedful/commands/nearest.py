@@ -1,6 +1,6 @@
-"""``heedful predict RUN --against FILE``: the texts of a file that are nearest to each text.
+"""``heedful predict RUN --against FILE``: find the texts of a file nearest to each text.
 
-Shapes: N texts of the file, D width of a vector.
+Shapes: N texts of the file, D embedding width.
 """
 
 import json
@@ -24,10 +24,10 @@ from heedful.training.progress import counted
 
 
 def refuse_pairs(context: str | None, context_file: Path | None, columns: ColumnSettings) -> None:
-    """Refuse what makes pairs of the texts that are looked up.
+    """Reject options that turn the queries into text pairs.
 
     Raises:
-        UserError: naming the option.
+        UserError: such an option is given; the message names it.
     """
     options = {
         "--context": context,
@@ -43,11 +43,11 @@ def refuse_pairs(context: str | None, context_file: Path | None, columns: Column
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
-    """The texts of a file, in which the nearest to others are looked up."""
+    """The embedded texts of a file, for nearest-neighbour search."""
 
     texts: list[Record]
     vectors: Tensor
-    """Of length 1. Shape (N, D)."""
+    """Unit-length embeddings. Shape (N, D)."""
     top: int
 
     @classmethod
@@ -61,13 +61,13 @@ class Neighbours:
         """Embed the texts of a file; several processes share the work.
 
         Args:
-            predictor: of a run that gives vectors.
-            corpus: a file of texts, read as ``--input`` is.
-            columns: where the texts stand in a file of columns.
-            queries: the files of what is looked up, which are read by the same columns.
+            predictor: predictor of an embed run.
+            corpus: a file of texts, read like ``--input``.
+            columns: columns of the texts.
+            queries: files of the queries, read with the same columns.
 
         Raises:
-            UserError: the run is one of another task, or the file has no text.
+            UserError: the run has another task, or the file has no text.
         """
         if "embed" not in predictor.task.abilities:
             raise UserError(
@@ -83,23 +83,23 @@ class Neighbours:
         return cls(list(records), vectors, min(predictor.settings.top, len(rows)))
 
     def line_of(self, answer: Any, *, plain: bool) -> str:
-        """Format what is nearest to a text: a JSON object, or with ``plain`` the nearest alone."""
+        """Format the nearest texts as a JSON object, or with ``plain`` only the nearest text."""
         row = self.nearest(answer)
         nearest: str = row["nearest"][0]["text"]
         return " ".join(nearest.split()) if plain else json.dumps(row, ensure_ascii=False)
 
     def nearest(self, answer: Any) -> dict[str, Any]:
-        """Find the texts nearest to one that was embedded, by the cosine of their vectors.
+        """Find the texts nearest to an embedded text by cosine similarity.
 
         Returns:
-            ``nearest``: the text, its line and its score of each, best first; and the tokens of the
-            text that was embedded.
+            ``nearest``: text, line and score of each, best first; and the token counts of the
+            embedded text.
 
         Raises:
-            UserError: a vector is not of numbers.
+            UserError: a vector holds NaN or infinity.
         """
-        # Cosines of equal vectors may differ in their last bits; of those shown alike the earlier
-        # text comes first.
+        # Cosines of equal vectors may differ in the last bits. Rounding makes them tie, and among
+        # ties the earlier text comes first.
         cosines = (self.vectors @ F.normalize(answer.vector, dim=0)).round(decimals=6)  # (N,)
         if not cosines.isfinite().all():
             raise UserError("a vector is not of numbers; the model is damaged")

@@ -1,6 +1,6 @@
-"""Where answers go that are kept in shards: a new file or folder, or one begun before.
+"""Open the output of sharded predictions: a new file or folder, or an unfinished one.
 
-No command writes over what it reads.
+No command overwrites its input.
 """
 
 import os
@@ -31,17 +31,17 @@ from heedful.settings import OutputSettings
 
 
 def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: bool) -> list[str]:
-    """Return the names of the files of the folder to make, one for each input; none for a file.
+    """Return the file names of an output folder, one for each input; empty for an output file.
 
     Args:
-        out: a file, if its name has an ending, or a folder.
-        inputs: the files that hold what is answered.
+        out: a file, if its name has an extension, or a folder.
+        inputs: the input files.
         read: all files that are read.
-        plain: whether answers are text, not JSON.
+        plain: whether predictions are plain text, not JSON.
 
     Raises:
-        UserError: there is no input, or a file is read where the answers would go; the ending is
-            not that of what is written; or two files of a folder would have one name.
+        UserError: there is no input, the output would overwrite an input, the extension does not
+            match the format, or two files of the folder would have the same name.
     """
     if not inputs:
         raise UserError("--out is for the answers to --input FILES")
@@ -77,23 +77,22 @@ def open_parts(
     plain: bool,
     scored: bool = False,
 ) -> Iterator[Parts | None]:
-    """Begin with a prediction, or go on with one, and keep other processes from it meanwhile.
+    """Start or resume sharded predictions, and lock out other processes meanwhile.
 
     Args:
-        output: where it goes.
-        facts: what the answers depend on; see ``heedful.commands.identity``.
-        size: items of a shard unless the output says otherwise.
-        plain: whether answers are text, not JSON.
-        scored: whether scores follow from the shards as well: as long as these are kept, nobody
-            has seen the scores, even if all answers are there.
+        output: the output settings.
+        facts: identity of the predictions; see ``heedful.commands.identity``.
+        size: default number of items per shard.
+        plain: whether predictions are plain text, not JSON.
+        scored: whether scores are computed from the shards, too. While the shards exist, the
+            scores have not been shown yet, even if all predictions are finished.
 
     Yields:
-        What is finished of it; None if all is.
+        The finished shards; None if the output is complete.
 
     Raises:
-        UserError: something stands there and no flag says what to do with it, or it is not what
-            would be written; or what was begun depends on something else, or another process
-            computes it.
+        UserError: the output exists and no flag says what to do with it, the output is of another
+            kind, the unfinished output has another identity, or another process computes it.
     """
     out = output.out
     assert out is not None
@@ -101,12 +100,12 @@ def open_parts(
         raise UserError(
             "--resume goes on with what was begun and --overwrite starts anew: give one of them"
         )
-    with ExitStack() as holding:
+    with ExitStack() as stack:
         if is_begun(out):
-            holding.enter_context(held(out))
+            stack.enter_context(held(out))
         parts = _parts(after_restart(output), facts, size, plain=plain, scored=scored)
         if parts is not None:
-            holding.enter_context(held(out))  # the folder may be another one now
+            stack.enter_context(held(out))  # the folder may have been replaced
         yield parts
 
 
@@ -143,7 +142,7 @@ def _parts(
 
 
 def after_restart(output: OutputSettings) -> OutputSettings:
-    """Have a job that ``torchrun`` starts again go on with what it began."""
+    """Return settings that make a job restarted by ``torchrun`` resume its unfinished output."""
     if output.out is None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return output
     resume = is_begun(output.out) or not output.overwrite
@@ -151,10 +150,10 @@ def after_restart(output: OutputSettings) -> OutputSettings:
 
 
 def _check_finished(out: Path, names: Sequence[str]) -> None:
-    """Check that all answers are there.
+    """Check that the output is complete.
 
     Raises:
-        UserError: what stands there is something else, or a part of them.
+        UserError: the output is of another kind or incomplete.
     """
     check_kind(out, names)
     for name in names:

@@ -1,9 +1,9 @@
-"""Answers in shards that outlast a stop, and are joined when all are there.
+"""Store predictions in shards that survive an interruption, and join the finished shards.
 
-While ``answers.jsonl`` is computed, the folder ``answers.jsonl.parts`` stands beside it. It holds
-what the answers depend on (``prediction.json``), a file for each finished shard, and what is known
-of each of them (``finished.jsonl``), written after it. Of several processes the first alone reads
-and writes it, and its lock keeps those of another command out.
+While ``answers.jsonl`` is computed, the folder ``answers.jsonl.parts`` exists beside it. It holds
+the identity of the predictions (``prediction.json``), a file for each finished shard, and an entry
+for each finished shard (``finished.jsonl``), written after the shard. Only rank 0 reads and writes
+the folder, and its lock keeps out other commands.
 """
 
 import json
@@ -28,15 +28,15 @@ _SIZE, _OVERWRITE = "shard_size", "overwrite"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shard:
-    """What is known of a finished shard."""
+    """Entry of a finished shard."""
 
     items: int
     cut: int
-    """Of how many the model was given only a part."""
+    """Number of truncated items."""
     records: str
-    """Digest of what was answered."""
+    """Digest of the shard's records."""
     sha256: str
-    """Of the file."""
+    """SHA-256 of the shard's file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,39 +44,40 @@ class Parts:
     """The shards of a prediction."""
 
     out: Path
-    """What they are joined to: a file, or a folder of files."""
+    """Final output of the joined shards: a file, or a folder of files."""
     size: int
-    """Items of a shard; the last one may have fewer."""
+    """Number of items per shard; the last shard may have fewer."""
     plain: bool
-    """Whether answers are text, of which one may take several lines. A line of a shard is JSON."""
+    """Whether predictions are plain text, each possibly of several lines. A shard stores each as
+    one line of JSON."""
     overwrite: bool
-    """Whether they replace answers that stand there until all are joined."""
+    """Whether joining replaces an existing output, which stays in place until then."""
     shards: list[Shard]
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """Folder of the shards."""
         return folder_of(self.out)
 
     @property
     def items(self) -> int:
-        """How many answers are finished."""
+        """Number of finished predictions."""
         return sum(shard.items for shard in self.shards)
 
     @property
     def cut(self) -> int:
-        """Of how many of them the model was given only a part."""
+        """Number of finished predictions whose input was truncated."""
         return sum(shard.cut for shard in self.shards)
 
     def check(self, number: int, records: str) -> None:
-        """Check that a shard was computed of what is there now.
+        """Check that a shard was computed from the current records.
 
         Args:
-            number: of the shard.
-            records: digest of what would be answered.
+            number: number of the shard.
+            records: digest of the current records.
 
         Raises:
-            UserError: it was something else.
+            UserError: the records have changed.
         """
         if records != self.shards[number].records:
             before = sum(shard.items for shard in self.shards[:number])
@@ -92,11 +93,11 @@ class Parts:
             yield from (json.loads(line) + "\n" for line in stream) if self.plain else stream
 
     def add(self, rows: Sequence[Row], records: str) -> None:
-        """Write a shard, completely or not at all.
+        """Write a shard atomically.
 
         Args:
-            rows: its answers.
-            records: digest of what was answered.
+            rows: the shard's predictions.
+            records: digest of the shard's records.
         """
         path = _shard(self.folder, len(self.shards))
         with files.new_file(path, overwrite=True) as partial, _open(partial) as stream:
@@ -104,25 +105,25 @@ class Parts:
                 stream.write((json.dumps(row.line) if self.plain else row.line) + "\n")
         cut = sum(row.cut for row in rows)
         shard = Shard(items=len(rows), cut=cut, records=records, sha256=files.sha256(path))
-        known = self.folder / FINISHED
-        with files.naming(known), known.open("a", encoding="utf-8") as journal:
+        entries_path = self.folder / FINISHED
+        with files.naming(entries_path), entries_path.open("a", encoding="utf-8") as journal:
             journal.write(_entry(shard))
             _sync(journal)
         self.shards.append(shard)
 
     def discard(self) -> None:
-        """Delete all of it."""
+        """Delete the folder of the shards."""
         shutil.rmtree(self.folder)
 
     def join(self, counts: Mapping[str, int]) -> None:
-        """Have the file, or the folder, of all answers appear at once, and delete the shards.
+        """Create the output file or folder atomically from all shards, and delete the shards.
 
         Args:
-            counts: the names of a folder's files, in order, and how many answers each has; empty
-                for a single file.
+            counts: number of predictions of each file of an output folder, by file name and in
+                order; empty for an output file.
 
         Raises:
-            UserError: something has come to stand there meanwhile that is not to be replaced.
+            UserError: the output has been created meanwhile and must not be replaced.
         """
         with files.naming(self.out, self.folder / JOINED):
             self._write_joined(self.folder / JOINED, counts)
@@ -153,7 +154,7 @@ class Parts:
 
 @contextmanager
 def kept(parts: Parts | None) -> Iterator[None]:
-    """Say how to go on where something stops it, unless nothing is finished."""
+    """Add to an error's message how to resume; delete the folder if no shard is finished."""
     try:
         yield
     except (UserError, OSError, KeyboardInterrupt) as stop:
@@ -170,33 +171,33 @@ def kept(parts: Parts | None) -> Iterator[None]:
 
 
 def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:
-    """Make the folder of a prediction.
+    """Create the folder of the shards.
 
     Args:
-        parts: what it will be; there are no shards.
-        facts: what the answers depend on; see ``heedful.commands.identity``.
+        parts: the output, without shards.
+        facts: identity of the predictions; see ``heedful.commands.identity``.
 
     Raises:
-        UserError: there is no folder to make it in.
+        UserError: the parent folder does not exist.
     """
     if not parts.out.parent.is_dir():
         raise UserError(f"--out {parts.out}: there is no folder {str(parts.out.parent)!r}")
     with files.new_folder(parts.folder) as partial:
-        asked = {_SIZE: parts.size, _OVERWRITE: parts.overwrite, **facts}
-        files.write_json(partial / ASKED, asked)
+        contents = {_SIZE: parts.size, _OVERWRITE: parts.overwrite, **facts}
+        files.write_json(partial / ASKED, contents)
     return parts
 
 
 def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
-    """Return what is finished of a prediction, and delete what is not.
+    """Return the finished shards of an earlier call, and delete unfinished files.
 
     Args:
-        parts: what it is.
-        facts: what the answers depend on now.
-        size: items of a shard, if that is asked for.
+        parts: the output, without shards.
+        facts: current identity of the predictions.
+        size: requested number of items per shard, if any.
 
     Raises:
-        UserError: the answers depended on something else, or what is known of them is damaged.
+        UserError: the identity has changed, or the stored identity is damaged.
     """
     before = files.read_json(parts.folder / ASKED)
     if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
@@ -207,26 +208,26 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     parts = replace(
         parts,
         size=before[_SIZE],
-        overwrite=bool(before.get(_OVERWRITE)),  # earlier versions deleted at the start
-        shards=_finished(parts.folder),
+        overwrite=bool(before.get(_OVERWRITE)),  # earlier versions deleted the output at the start
+        shards=_read_entries(parts.folder),
     )
-    kept = {
+    expected_names = {
         ASKED,
         LOCK,
         *(_shard(parts.folder, number).name for number in range(len(parts.shards))),
     }
     for path in parts.folder.iterdir():
-        if path.name not in kept:
+        if path.name not in expected_names:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     (parts.folder / FINISHED).write_text("".join(map(_entry, parts.shards)), encoding="utf-8")
     return parts
 
 
 def is_begun(out: Path) -> bool:
-    """Tell whether there are shards of what goes to a file or folder.
+    """Return whether an output has a folder of shards.
 
     Raises:
-        UserError: what stands where they would be is something else.
+        UserError: the folder exists but holds something else.
     """
     folder = folder_of(out)
     begun = (folder / ASKED).is_file()
@@ -236,10 +237,10 @@ def is_begun(out: Path) -> bool:
 
 
 def held(out: Path) -> AbstractContextManager[None]:
-    """Keep other processes from the shards, which are begun, of what goes to a file or folder.
+    """Lock the existing folder of an output's shards.
 
     Raises:
-        UserError: another process computes them.
+        UserError: another process holds the lock.
     """
     return locked(
         folder_of(out),
@@ -249,41 +250,41 @@ def held(out: Path) -> AbstractContextManager[None]:
 
 
 def folder_of(out: Path) -> Path:
-    """Return where the shards are of what goes to a file or folder."""
+    """Return the folder of an output's shards."""
     out = files.behind_link(out)
     return out.with_name(out.name + ".parts")
 
 
 def is_replacing(out: Path) -> bool:
-    """Tell whether what was begun replaces what stands where it goes."""
+    """Return whether the unfinished predictions will replace an existing output."""
     return bool(files.read_json(folder_of(out) / ASKED).get(_OVERWRITE))
 
 
 def is_there(out: Path, names: Sequence[str]) -> bool:
-    """Tell whether something stands where answers go; an empty folder is filled.
+    """Return whether the output exists; an empty folder for an output folder does not count.
 
     Args:
-        out: where they go.
-        names: those of the files of a folder; none for a file.
+        out: the output path.
+        names: file names of an output folder; empty for an output file.
     """
     return out.exists() and not (names and out.is_dir() and not any(out.iterdir()))
 
 
 def refuse_if_there(out: Path, names: Sequence[str]) -> None:
-    """Refuse to write over what stands there; see `is_there`.
+    """Check that the output does not exist; see `is_there`.
 
     Raises:
-        UserError: naming it.
+        UserError: the output exists.
     """
     if is_there(out, names):
         raise UserError(f"--out {out} exists; choose another name or give --overwrite")
 
 
 def check_kind(out: Path, names: Sequence[str]) -> None:
-    """Refuse a file in the place of a folder, and the other way round; see `is_there`.
+    """Check that an existing output is a file or folder as expected; see `is_there`.
 
     Raises:
-        UserError: naming it.
+        UserError: a file exists in place of the output folder, or a folder in place of the file.
     """
     if names and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file; give the name of a folder, or an ending")
@@ -292,10 +293,12 @@ def check_kind(out: Path, names: Sequence[str]) -> None:
 
 
 def check_replaceable(out: Path, names: Sequence[str]) -> None:
-    """Refuse to replace what may be something else than answers; see `is_there`.
+    """Check that an existing output holds only predictions, so that it may be replaced.
+
+    For the arguments see `is_there`.
 
     Raises:
-        UserError: naming it.
+        UserError: the output is of another kind or holds other files.
     """
     check_kind(out, names)
     others = {path.name for path in out.iterdir()} - set(names) if out.is_dir() else set()
@@ -305,15 +308,15 @@ def check_replaceable(out: Path, names: Sequence[str]) -> None:
         )
 
 
-def _finished(folder: Path) -> list[Shard]:
-    """Return what is known of the shards, up to the first that is not whole."""
+def _read_entries(folder: Path) -> list[Shard]:
+    """Return the entries of the finished shards, up to the first incomplete shard."""
     shards: list[Shard] = []
     if not (folder / FINISHED).is_file():
         return shards
     for number, line in enumerate((folder / FINISHED).read_text(encoding="utf-8").splitlines()):
         try:
             shard = Shard(**json.loads(line))
-        except (ValueError, TypeError):  # the line was being written
+        except (ValueError, TypeError):  # the line is incomplete
             break
         path = _shard(folder, number)
         if not path.is_file() or files.sha256(path) != shard.sha256:
@@ -331,7 +334,7 @@ def _entry(shard: Shard) -> str:
 
 
 def _open(path: Path) -> TextIO:
-    # As on standard output: half a surrogate pair is written as JSON escapes it.
+    # As on standard output, lone surrogates are written as JSON escapes.
     return path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 

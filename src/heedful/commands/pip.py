@@ -1,4 +1,4 @@
-"""pip, which fetches packages: without those they ask for, and without running code of theirs."""
+"""Download packages with pip, without dependencies and without running their code."""
 
 import importlib.util
 import re
@@ -10,18 +10,18 @@ from heedful.errors import UserError
 
 _ERROR = re.compile(r"^error: *(.+)", re.IGNORECASE | re.MULTILINE)
 _UNREACHABLE = re.compile(r"connection broken|Max retries exceeded|ConnectionError", re.IGNORECASE)
-"""What pip prints where no registry answers, before it says that there is no such package."""
+"""Matches pip's output if the registry is unreachable; pip then also reports a missing package."""
 
 
 def run(arguments: Sequence[str], requirement: str) -> None:
-    """Run a command of pip.
+    """Run a pip command.
 
     Args:
-        arguments: ``install`` or ``download``, and what follows.
+        arguments: ``install`` or ``download``, and its arguments.
         requirement: the package, for messages.
 
     Raises:
-        UserError: there is no pip, or it fails.
+        UserError: pip is missing or fails.
     """
     if importlib.util.find_spec("pip") is None:
         raise UserError(

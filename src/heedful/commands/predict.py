@@ -1,4 +1,4 @@
-"""``heedful predict``: records in, a line for each answer out, to standard output or to files."""
+"""``heedful predict``: write a line for each prediction, to standard output or to files."""
 
 import json
 from collections import deque
@@ -27,7 +27,7 @@ from heedful.training.progress import counting
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What is asked of a run, and how its answers are written."""
+    """Inputs of a prediction, and output options."""
 
     texts: Sequence[str] = ()
     input: Sequence[Path] = ()
@@ -47,96 +47,96 @@ class Asked:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decides the answers, beside texts and files."""
+        """Options that affect predictions."""
         names = ("prefix", "all_scores", "plain")
         return asdict(self.columns) | {name: getattr(self, name) for name in names}
 
 
 def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Say) -> None:
-    """Answer on standard output, shard by shard.
+    """Write predictions to standard output, shard by shard.
 
     Args:
         run: the run.
-        predictor: of it.
-        asked: what is asked.
-        show: takes the lines of a shard.
-        say: takes each line meant for the user.
+        predictor: predictor of the run.
+        asked: inputs and output options.
+        show: called with the lines of each shard.
+        say: called with each message for the user.
 
     Raises:
-        UserError: what is asked does not go together, or a record cannot be answered.
+        UserError: options conflict, or a record is invalid.
     """
     with ranks.failing_together():
         asked = replace(asked, input=files_of(asked.input))
-        streams = _streams(predictor, asked)
+        streams = _input_streams(predictor, asked)
     if "see" not in predictor.task.abilities and any(map(_is_file, asked.texts)):
         say("a text is the name of a file here: --input FILE answers for what a file holds")
     check_same(run, predictor, asked.options, asked.files)
     ahead = bool(asked.input) and not any(map(_may_wait, asked.input))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
     cut = 0
-    for shard in shards(predictor, records, _line(predictor, asked), size=size, ahead=ahead):
+    for shard in shards(predictor, records, _formatter(predictor, asked), size=size, ahead=ahead):
         if shard.rows is not None:
             cut += sum(row.cut for row in shard.rows)
             show("\n".join(row.line for row in shard.rows))
-    _tell_cut(predictor, cut, say)
+    _report_truncation(predictor, cut, say)
 
 
 def predict_files(
     run: Path, predictor: Predictor, asked: Asked, output: OutputSettings, *, say: Say
 ) -> None:
-    """Answer in files: in shards, which are joined when all are there.
+    """Write predictions to files, as shards that are joined when all are finished.
 
     Args:
         run: the run.
-        predictor: of it.
-        asked: what is asked.
-        output: where the answers go.
-        say: takes each line meant for the user.
+        predictor: predictor of the run.
+        asked: inputs and output options.
+        output: the output settings.
+        say: called with each message for the user.
 
     Raises:
         UserError: see `predict` and `open_parts`.
-        KeyboardInterrupt: the user stopped it; it says how to go on.
+        KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
     assert output.out is not None
     say = ranks.said_once(say)
     with ranks.failing_together():
         asked = replace(asked, input=files_of(asked.input))
         names = names_of(output.out, asked.input, asked.files, plain=asked.plain)
-        streams = _streams(predictor, asked)
+        streams = _input_streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
-    with ExitStack() as holding:
+    with ExitStack() as stack:
         parts: Parts | None = None
         with ranks.failing_together():
             if ranks.is_first():
-                facts = _facts(run, predictor, asked) | {"files": names}
+                facts = _identity(run, predictor, asked) | {"files": names}
                 opened = open_parts(output, facts, SHARD * ranks.size(), plain=asked.plain)
-                parts = holding.enter_context(opened)
-        begun = ranks.from_first(None if parts is None else (parts.items, parts.size))
-        if begun is None:
+                parts = stack.enter_context(opened)
+        progress = ranks.from_first(None if parts is None else (parts.items, parts.size))
+        if progress is None:
             say(f"{output.out} is finished; nothing to do")
             return
-        done, size = begun
+        done, size = progress
         counts = [0] * len(streams)
         records = _counted(streams, counts)
         with ranks.failing_together():
-            _pass_over(records, done, parts)
+            _skip_finished(records, done, parts)
         if done:
             say(f"going on after {amount(done, 'answer')}")
         with kept(parts):
             _answer(predictor, asked, records, size, parts)
         with ranks.failing_together():
             if parts is not None:
-                parts.join(dict(zip(names, counts, strict=False)))  # no names where it is one file
+                parts.join(dict(zip(names, counts, strict=False)))  # no names for an output file
     if parts is not None:
         say(f"{amount(parts.items, 'answer')} written to {output.out}")
-        _tell_cut(predictor, parts.cut, say)
+        _report_truncation(predictor, parts.cut, say)
 
 
 def _answer(
     predictor: Predictor, asked: Asked, records: Iterable[Any], size: int, parts: Parts | None
 ) -> None:
-    """Answer for records, and have the first process write each shard."""
-    line = _line(predictor, asked)
+    """Compute predictions for the records, and write each shard on rank 0."""
+    line = _formatter(predictor, asked)
     answered = shards(predictor, records, line, size=size, ahead=True, digests=True)
     with counting("items answered", parts.items if parts is not None else 0) as count:
         for shard in answered:
@@ -146,11 +146,11 @@ def _answer(
                     count(len(shard.rows))
 
 
-def _pass_over(records: Iterator[Any], done: int, parts: Parts | None) -> None:
-    """Read what is answered already.
+def _skip_finished(records: Iterator[Any], done: int, parts: Parts | None) -> None:
+    """Skip the records of finished shards.
 
     Raises:
-        UserError: it was something else.
+        UserError: the records have changed since.
     """
     if parts is None:
         deque(islice(records, done), maxlen=0)
@@ -159,15 +159,15 @@ def _pass_over(records: Iterator[Any], done: int, parts: Parts | None) -> None:
         parts.check(number, digest(islice(records, shard.items)))
 
 
-def _facts(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
-    """Return what answers depend on, beside the records themselves."""
+def _identity(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
+    """Return everything that predictions depend on, except the records themselves."""
     files = [] if asked.against is None else [asked.against]
     prints = prints_beside(predictor, asked.input, files)
     return {**identity(run, predictor, asked.options), "prints": prints}
 
 
-def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
-    """Return the records of each file that is read, or of what is given in place of files."""
+def _input_streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
+    """Return the records of each input file, or of the input given instead of files."""
     task, columns = predictor.task, asked.columns
     _check_all_scores(task, asked)
     if asked.against is not None:
@@ -182,10 +182,10 @@ def _streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
 
 
 def _check_all_scores(task: AnyTask, asked: Asked) -> None:
-    """Refuse ``--all-scores`` where it would change nothing.
+    """Reject ``--all-scores`` if it has no effect.
 
     Raises:
-        UserError: naming what it does not go with.
+        UserError: it has no effect; the message says why.
     """
     if not asked.all_scores:
         return
@@ -199,15 +199,15 @@ def _check_all_scores(task: AnyTask, asked: Asked) -> None:
 
 
 def _counted(streams: Sequence[Iterable[Any]], counts: list[int]) -> Iterator[Any]:
-    """Yield the records of all streams, and count those of each."""
+    """Yield the records of all streams, and count the records of each stream."""
     for number, stream in enumerate(streams):
         for record in stream:
             counts[number] += 1
             yield record
 
 
-def _line(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
-    """Return what writes an answer."""
+def _formatter(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
+    """Return the function that formats a prediction."""
     if asked.against is None:
         return partial(line_of, everything=asked.all_scores, plain=asked.plain)
     neighbours = Neighbours.read(predictor, asked.against, asked.columns, asked.input)
@@ -215,7 +215,7 @@ def _line(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
 
 
 def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
-    """Format one answer: a JSON object, or with ``plain`` the answer alone."""
+    """Format a prediction as a JSON object, or with ``plain`` as text without scores."""
     if plain:
         return answer.plain()
     return json.dumps(answer.to_dict(everything=everything), ensure_ascii=False)
@@ -224,20 +224,20 @@ def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
 def _is_file(text: str) -> bool:
     try:
         return Path(text).suffix != "" and Path(text).is_file()
-    except (OSError, ValueError):  # longer than a name may be, or with a NUL
+    except (OSError, ValueError):  # the name is too long or contains a NUL
         return False
 
 
 def _may_wait(path: Path) -> bool:
-    """Tell whether what is read may be long in coming."""
+    """Return whether reading may block for a long time."""
     return path == STDIN or path.is_fifo()
 
 
-def _tell_cut(predictor: Predictor, cut: int, say: Say) -> None:
+def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     if not cut:
         return
     texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
-    why = "--long-text decides that"
+    reason = "--long-text decides that"
     if "continue" in predictor.task.abilities:
-        why = "a text to continue keeps its end"
-    say(f"{texts} too long and not read whole; {why}")
+        reason = "a text to continue keeps its end"
+    say(f"{texts} too long and not read whole; {reason}")

@@ -1,4 +1,4 @@
-"""``heedful evaluate --predictions FILE``: each answer beside its truth."""
+"""``heedful evaluate --predictions FILE``: write each prediction with its label."""
 
 import csv
 import json
@@ -17,19 +17,19 @@ ENDINGS = (".jsonl", ".csv")
 
 @dataclass(frozen=True, slots=True)
 class PredictionsFile:
-    """A file of answers, one a line."""
+    """A file of predictions, one per line."""
 
     path: Path
-    """Its ending says the format."""
+    """Path of the file; its extension sets the format."""
     overwrite: bool = False
     resume: bool = False
-    """Whether it may be there already, with the same answers."""
+    """Whether the file may exist with the same predictions."""
 
     def __post_init__(self) -> None:
-        """Refuse a file that cannot be made, before anything is computed.
+        """Check that the file can be created, before anything is computed.
 
         Raises:
-            UserError: the ending is unknown, or see `heedful.files.check_new_file`.
+            UserError: the extension is unknown, or see `heedful.files.check_new_file`.
         """
         if self.path.suffix.lower() not in ENDINGS:
             raise UserError(
@@ -38,10 +38,10 @@ class PredictionsFile:
         files.check_new_file(self.path, overwrite=self.overwrite or self.resume)
 
     def write(self, judge: AnyJudge, answered: Iterable[tuple[Any, Any]]) -> None:
-        """Write answers as they come; the file is there when all are.
+        """Write predictions as they arrive; the file appears when all are written.
 
         Raises:
-            UserError: with ``resume`` alone, a file is there that holds something else.
+            UserError: with ``resume`` but not ``overwrite``, the file exists with other contents.
         """
         rows = (row_of(judge, judged) for judged in judge_all(judge, answered))
         lines = _csv_rows if self.path.suffix.lower() == ".csv" else _json_lines
@@ -50,8 +50,8 @@ class PredictionsFile:
                 "w", encoding="utf-8", errors="backslashreplace", newline=""
             ) as stream:
                 lines(rows, stream)
-            there = self.path.exists() and not self.overwrite
-            if there and files.sha256(self.path) != files.sha256(partial):
+            must_match = self.path.exists() and not self.overwrite
+            if must_match and files.sha256(self.path) != files.sha256(partial):
                 raise UserError(
                     f"--predictions {self.path}: the file that is there holds other answers; "
                     "move it, or give --overwrite"
@@ -64,7 +64,7 @@ def _json_lines(rows: Iterator[Mapping[str, Any]], stream: TextIO) -> None:
 
 
 def _csv_rows(rows: Iterator[Mapping[str, Any]], stream: TextIO) -> None:
-    """Write rows of the same keys; lists and objects go into their cells as JSON."""
+    """Write rows with the same keys; lists and objects become JSON in their cells."""
     writer = csv.writer(stream)
     for number, row in enumerate(rows):
         if not number:

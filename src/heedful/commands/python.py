@@ -1,4 +1,4 @@
-"""What Python users call: the commands, with their options as keywords."""
+"""The commands as Python functions, with their options as keyword arguments."""
 
 import logging
 import os
@@ -54,13 +54,13 @@ from heedful.tasks import task_named
 from heedful.training.fit import Outcome
 
 _EVALUATING = (ColumnSettings, PredictSettings, ScoreSettings)
-_ONE_AT_A_TIME = threading.RLock()
-"""Held while a thread trains, for two at once would draw each other's random numbers."""
+_TRAINING_LOCK = threading.RLock()
+"""Held while a thread trains: concurrent training would share one random number generator."""
 
 
 @contextmanager
-def _learning() -> Iterator[None]:
-    """Compute gradients, wherever the caller is, whose random numbers stay as they are."""
+def _with_gradients() -> Iterator[None]:
+    """Enable gradients whatever the caller's mode, and restore the caller's RNG state."""
     with (
         torch.random.fork_rng(devices=range(torch.cuda.device_count())),
         torch.inference_mode(False),
@@ -69,7 +69,7 @@ def _learning() -> Iterator[None]:
         yield
 
 
-def _tell(line: str) -> None:
+def _print_to_stderr(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
@@ -79,10 +79,10 @@ def train(
     train: Data,
     out: str | os.PathLike[str],
     dev: Data = None,
-    say: Say = _tell,
+    say: Say = _print_to_stderr,
     **options: Unpack[TrainOptions],
 ) -> Outcome | None:
-    """Train a model on your own data and leave a run folder, as ``heedful train TASK`` does.
+    """Train a model on your own data and write a run folder, like ``heedful train TASK``.
 
     ``heedful.train("classify", train="tickets.csv", out="runs/tickets", epochs=3)``; then
     ``heedful.load("runs/tickets")("a text")``.
@@ -90,20 +90,20 @@ def train(
     Args:
         task: ``classify``, ``regress``, ``tag``, ``answer``, ``choose``, ``embed``, ``pretrain``,
             ``generate`` or ``translate``.
-        train: a file, several, a list of dicts, or a table of pandas or pyarrow.
-        out: the run folder to make.
-        dev: what to evaluate on while training, like ``train``.
-        say: takes each line meant for the user; by default they go to standard error.
-        options: the command's options, dashes as underscores: ``heedful train TASK --help``.
+        train: training data: one or several files, a list of dicts, or a pandas or pyarrow table.
+        out: the run folder to create.
+        dev: data for evaluation during training, in any form that ``train`` accepts.
+        say: called with each message for the user; messages go to standard error by default.
+        options: the command's options, with underscores for dashes: ``heedful train TASK --help``.
 
     Returns:
-        How it ended; None where ``resume=True`` finds the run finished.
+        The outcome of the training; None if ``resume=True`` finds the run finished.
 
     Raises:
         UserError: an option is misspelt or out of range, or the data is wrong.
-        KeyboardInterrupt: the user stopped it; ``resume=True`` goes on from the checkpoint.
+        KeyboardInterrupt: the user interrupted it; ``resume=True`` resumes from the checkpoint.
     """
-    with naming_arguments(), _ONE_AT_A_TIME, _learning(), ExitStack() as files:
+    with naming_arguments(), _TRAINING_LOCK, _with_gradients(), ExitStack() as files:
         task_named(checked_value("task", task, str))
         entry = TASKS[task]
         kinds = {
@@ -114,15 +114,15 @@ def train(
             "teaching": TeacherSettings,
             "run": RunSettings,
         }
-        _refuse_unknown(options, kinds.values())
-        say = _in_python(say)
+        _reject_unknown(options, kinds.values())
+        say = _for_python(say)
         values: dict[str, Any] = {**options, "out": as_path("out", out)}
         columns = _settings(ColumnSettings, {**values})
         values["train"] = files.enter_context(as_files(train, "train", columns))
         if dev is not None:
             values["dev"] = files.enter_context(as_files(dev, "dev", columns))
         groups = {name: _settings(kind, values) for name, kind in kinds.items()}
-        files.enter_context(_warning(say))
+        files.enter_context(_warnings_to(say))
         return training.train(task, Recipe(**groups), say=say)
 
 
@@ -133,30 +133,31 @@ def evaluate(
     predictions: str | os.PathLike[str] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    say: Say = _tell,
+    say: Say = _print_to_stderr,
     **options: Unpack[EvaluateOptions],
 ) -> dict[str, Any]:
-    """Score a run on data with the truth, as ``heedful evaluate`` does.
+    """Score a run on labelled data, like ``heedful evaluate``.
 
     Args:
-        run: the run folder; its ``metrics.json`` gets the scores.
-        data: a file, several, a list of dicts, or a table of pandas or pyarrow.
-        predictions: a .jsonl or .csv file for each answer beside its truth.
-        resume: whether to go on with an evaluation with that file that was stopped.
+        run: the run folder; the scores are written to its ``metrics.json``.
+        data: labelled data: one or several files, a list of dicts, or a pandas or pyarrow table.
+        predictions: a .jsonl or .csv file for the predictions and their labels.
+        resume: whether to resume an interrupted evaluation with that file.
         overwrite: whether to replace that file.
-        say: takes each line meant for the user; by default they go to standard error.
-        options: the command's options, dashes as underscores.
+        say: called with each message for the user; messages go to standard error by default.
+        options: the command's options, with underscores for dashes.
 
     Returns:
-        The scores; none where ``resume=True`` finds the evaluation finished.
+        The scores; empty if ``resume=True`` finds the evaluation finished.
 
     Raises:
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
-        KeyboardInterrupt: the user stopped it; with ``predictions``, ``resume=True`` goes on.
+        KeyboardInterrupt: the user interrupted it; with ``predictions``, ``resume=True`` resumes
+            it.
     """
     with naming_arguments(), ExitStack() as stack:
-        _refuse_unknown(options, _EVALUATING)
-        say = _in_python(say)
+        _reject_unknown(options, _EVALUATING)
+        say = _for_python(say)
         folder = as_path("run", run)
         flags = {"resume": resume, "overwrite": overwrite}
         flags = {name: checked_value(name, flag, bool) for name, flag in flags.items()}
@@ -179,27 +180,28 @@ def explain(
     text: Asked,
     **options: Unpack[ExplainOptions],
 ) -> Explanation:
-    """Say which tokens an answer comes from, as ``heedful explain`` does.
+    """Attribute a prediction to its input tokens, like ``heedful explain``.
 
-    ``heedful.explain(model, "a text")`` at the end of a cell of a notebook shows itself.
+    A notebook displays the result of ``heedful.explain(model, "a text")`` at the end of a cell.
 
     Args:
-        run: the run folder, or a run that `heedful.load` loaded.
+        run: the run folder, or a run loaded by `heedful.load`.
         text: a text, a pair, or a question with its choices.
-        options: the command's options, dashes as underscores; ``method`` is one or several.
+        options: the command's options, with underscores for dashes; ``method`` is one or several
+            names.
 
     Raises:
         UserError: an option is misspelt or out of range, or there is nothing to explain.
     """
     with naming_arguments(), torch.inference_mode(False):
-        _refuse_unknown(options, (ExplainSettings, PredictSettings))
+        _reject_unknown(options, (ExplainSettings, PredictSettings))
         values: dict[str, Any] = {**options}
         if isinstance(method := values.get("method"), str):
             values["method"] = (method,)
         settings = _settings(ExplainSettings, values)
         if isinstance(run, Predictor):
             computed = with_options(run.settings, cast(PredictOptions, values))
-        else:  # bf16 is too coarse for differences of outputs
+        else:  # the precision of bf16 is too low for differences of outputs
             computed = _settings(PredictSettings, {"precision": "fp32", **values})
             run = Predictor.load(run, computed)
         (record,) = run.records([text])
@@ -210,27 +212,27 @@ def report(
     run: str | os.PathLike[str],
     data: Data = None,
     *,
-    say: Say = _tell,
+    say: Say = _print_to_stderr,
     **options: Unpack[EvaluateOptions],
 ) -> Report:
-    """Report on a run, as ``heedful report`` does: curves, scores with intervals, errors.
+    """Report curves, scores with confidence intervals, and errors, like ``heedful report``.
 
-    ``heedful.report("runs/tickets", "new_tickets.csv").save("report.html")``; at the end of a cell
-    of a notebook it shows itself.
+    ``heedful.report("runs/tickets", "new_tickets.csv").save("report.html")`` writes the report. A
+    notebook displays it at the end of a cell.
 
     Args:
         run: the run folder.
-        data: with the truth: a file, several, a list of dicts, or a table of pandas or pyarrow.
-            Without it the report shows what the run folder alone knows.
-        say: takes each line meant for the user; by default they go to standard error.
-        options: the command's options, dashes as underscores.
+        data: labelled data: one or several files, a list of dicts, or a pandas or pyarrow table.
+            Without data the report uses only the run folder.
+        say: called with each message for the user; messages go to standard error by default.
+        options: the command's options, with underscores for dashes.
 
     Raises:
         UserError: an option is misspelt or out of range, or the run or the data is wrong.
     """
     with naming_arguments(), torch.inference_mode(False), ExitStack() as stack:
-        _refuse_unknown(options, _EVALUATING)
-        say = _in_python(say)
+        _reject_unknown(options, _EVALUATING)
+        say = _for_python(say)
         folder = as_path("run", run)
         values: dict[str, Any] = {**options}
         columns = _settings(ColumnSettings, values)
@@ -253,26 +255,26 @@ def compare(
     data: Data,
     *,
     metric: str | None = None,
-    say: Say = _tell,
+    say: Say = _print_to_stderr,
     **options: Unpack[EvaluateOptions],
 ) -> Comparison:
-    """Tell whether two runs differ by more than chance, as ``heedful compare`` does.
+    """Test whether two runs differ by more than chance, like ``heedful compare``.
 
     Args:
         first: a run folder.
         second: a run folder of the same task and labels.
-        data: with the truth: a file, several, a list of dicts, or a table of pandas or pyarrow.
-        metric: the score that decides; by default the first of the task, or of the data.
-        say: takes each line meant for the user; by default they go to standard error.
-        options: the command's options, dashes as underscores.
+        data: labelled data: one or several files, a list of dicts, or a pandas or pyarrow table.
+        metric: the metric to compare; the first metric of the task or the data by default.
+        say: called with each message for the user; messages go to standard error by default.
+        options: the command's options, with underscores for dashes.
 
     Raises:
-        UserError: an option is misspelt or out of range, the runs do not do the same, or the data
+        UserError: an option is misspelt or out of range, the runs are not comparable, or the data
             is wrong.
     """
     with naming_arguments(), ExitStack() as stack:
-        _refuse_unknown(options, _EVALUATING)
-        say = _in_python(say)
+        _reject_unknown(options, _EVALUATING)
+        say = _for_python(say)
         names = str(as_path("first", first)), str(as_path("second", second))
         metric = checked_value("metric", metric, str | None)
         values: dict[str, Any] = {**options}
@@ -288,11 +290,11 @@ def compare(
         )
 
 
-def _in_python(say: Say) -> Say:
-    """Return what takes a line that is written for the command, and says it for Python.
+def _for_python(say: Say) -> Say:
+    """Return a function that rewrites a message for Python users and passes it to ``say``.
 
     Raises:
-        UserError: it takes no lines.
+        UserError: ``say`` is not callable.
     """
     if not callable(say):
         raise UserError(
@@ -303,10 +305,10 @@ def _in_python(say: Say) -> Say:
 
 
 @contextmanager
-def _warning(say: Say) -> Iterator[None]:
-    """Have a function take what the logger of loading warns of, which else is on standard error.
+def _warnings_to(say: Say) -> Iterator[None]:
+    """Pass the loading logger's warnings to ``say`` instead of standard error.
 
-    The logger is that of all threads: what others load meanwhile is not meant.
+    All threads share the logger, so only warnings of the current thread are passed.
     """
     thread = threading.get_ident()
 
@@ -323,7 +325,7 @@ def _warning(say: Say) -> Iterator[None]:
         loading.logger.removeFilter(take)
 
 
-def _refuse_unknown(names: Iterable[str], kinds: Iterable[type]) -> None:
+def _reject_unknown(names: Iterable[str], kinds: Iterable[type]) -> None:
     known = [field.name for kind in kinds for field in fields(kind)]
     for name in names:
         if name not in known:
@@ -331,10 +333,10 @@ def _refuse_unknown(names: Iterable[str], kinds: Iterable[type]) -> None:
 
 
 def _settings(kind: type, values: dict[str, Any]) -> Any:
-    """Take the fields of a group of settings out of some values.
+    """Build a group of settings from its fields in ``values``, and remove them from ``values``.
 
     Raises:
-        UserError: a value is of another type, or none of the choices that there are.
+        UserError: a value has the wrong type, or is not one of the allowed choices.
     """
     names = [field.name for field in fields(kind) if field.name in values]
     return kind(**checked_values(kind, {name: values.pop(name) for name in names}))

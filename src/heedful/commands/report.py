@@ -1,4 +1,4 @@
-"""``heedful report``: a run, and perhaps files with the truth, in; one HTML document out."""
+"""``heedful report``: write an HTML report on a run, and optionally on labelled files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,21 +24,21 @@ REPORT = "report.html"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelledData:
-    """Files with the truth, and how to read them."""
+    """Labelled files, and their column settings."""
 
     paths: Sequence[Path]
     columns: ColumnSettings
 
 
 def report_of_folder(run: Path) -> Report:
-    """Report what a run folder alone knows; its training need not have finished.
+    """Report on a run from its folder only; its training need not have finished.
 
     Raises:
-        UserError: it is no run folder, or a file in it is damaged.
+        UserError: the folder is not a run folder, or a file in it is damaged.
     """
     record = foreign_record(run) or read_record(run)
     metrics = files.read_json_if_there(run / METRICS)
-    # What a run learns is written down when it has learnt.
+    # A run saves what its task has learnt only at the end of the training.
     unfinished = (run / RECORD).is_file() and not is_finished(run)
     card = "Its training has not finished." if unfinished else read_task(record, run).card()
     return report(run, record, card, None, metrics)
@@ -52,14 +52,14 @@ def report_on_data(
     seed: int = 0,
     say: Say = lambda line: None,
 ) -> Report:
-    """Report how a run answers labelled data, too.
+    """Report on a run, with its predictions on labelled data.
 
     Args:
-        run: its folder.
-        predictor: of the run.
-        data: what it is asked.
-        seed: decides what the bootstrap draws.
-        say: takes a line for the user.
+        run: the run folder.
+        predictor: predictor of the run.
+        data: the labelled data.
+        seed: seed of the bootstrap.
+        say: called with each message for the user.
 
     Raises:
         UserError: see `heedful.commands.evaluate.labelled_records` and `Evaluation`.
@@ -77,11 +77,11 @@ def report_on_data(
 
 
 def path_of(run: Path, out: Path | None) -> Path:
-    """Return where a report goes, if nobody says: into the run folder.
+    """Return the path of the report, by default a file in the run folder.
 
     Raises:
-        UserError: the folder is another library's, in which nothing is written; or the file has
-            another ending than a page.
+        UserError: the file extension is not that of a page, or no path is given and the folder is
+            another library's, where heedful writes nothing.
     """
     if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
         raise UserError(f"--out {out}: a report is a page; end its name in .html")
@@ -91,7 +91,10 @@ def path_of(run: Path, out: Path | None) -> Path:
 
 
 def seed_of(settings: PredictSettings) -> tuple[PredictSettings, int]:
-    """Take the seed out of how answers are computed, unless they are drawn: it draws items here."""
+    """Return the settings without the seed, and the seed, which seeds the resampling of items.
+
+    If predictions are sampled, the settings keep the seed, too.
+    """
     if settings.sample:
         return settings, settings.seed
     return replace(settings, seed=PredictSettings().seed), settings.seed

@@ -1,4 +1,4 @@
-"""``--teacher`` of texts: the student learns what the teacher writes (Kim & Rush 2016)."""
+"""Sequence-level distillation: train the student on texts of a teacher (Kim & Rush 2016)."""
 
 import json
 import random
@@ -14,26 +14,26 @@ from heedful.task import AnyTask, Recipe, Say
 from heedful.training.progress import counted
 
 FOLDER = "retold"
-"""Folder of a run that keeps what the teacher wrote, until the run is finished."""
+"""Folder in a run folder for the teacher's texts, kept until the run is finished."""
 
 FILE = "pairs.jsonl"
 
 
 def retell(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
-    """Have the teacher write texts for those that the training data reads, by beam search.
+    """Have the teacher generate target texts for the training data, by beam search.
 
-    Of a run that is resumed they are already there, so that it goes on with the same.
+    A resumed run already has the teacher's texts and reuses them.
 
     Args:
-        task: what is learnt.
-        recipe: names the teacher, and the share of the texts that it writes.
-        say: takes a line for the user.
+        task: the student's task.
+        recipe: settings, with the teacher and the share of targets that it provides.
+        say: called with each message for the user.
 
     Returns:
-        The recipe, with what the teacher wrote as its training data.
+        The recipe, with the teacher's texts as training data.
 
     Raises:
-        UserError: the teacher has learnt to go on with texts, rather than to read and write.
+        UserError: the teacher continues texts instead of mapping a source to a target.
     """
     settings, training = recipe.teaching, recipe.training
     assert settings.teacher is not None
@@ -48,26 +48,28 @@ def retell(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
         if teacher.task.taught_by != "texts":
             raise UserError(f"--teacher {settings.teacher} continues texts; this run answers them")
         share = 1.0 if settings.teacher_weight is None else settings.teacher_weight
-        written = 0
+        count = 0
         with new_folder(folder) as new, (new / FILE).open("w", encoding="utf-8") as stream:
-            for text, truth, answer in _answered(task, recipe, teacher):
-                # Drawn for each pair alone, so that one draw more or less changes no other.
-                drawn = random.Random(f"{training.seed} {written} {text}").random()
-                label = answer if answer.strip() and drawn < share else truth
+            for text, target, output in _with_outputs(task, recipe, teacher):
+                # Each pair has its own seed, so that its draw does not depend on other pairs.
+                draw = random.Random(f"{training.seed} {count} {text}").random()
+                label = output if output.strip() and draw < share else target
                 stream.write(json.dumps({"text": text, "label": label}, ensure_ascii=False) + "\n")
-                written += 1
-        say(f"the teacher read {amount(written, 'text')} and wrote {share:.0%} of what is learnt")
+                count += 1
+        say(f"the teacher read {amount(count, 'text')} and wrote {share:.0%} of what is learnt")
     data = replace(recipe.data, train=[folder / FILE])
     return replace(recipe, data=data, columns=ColumnSettings())
 
 
-def _answered(task: AnyTask, recipe: Recipe, teacher: Predictor) -> Iterator[tuple[str, str, str]]:
-    """Yield each text that is read, the text that the data has for it, and the teacher's."""
+def _with_outputs(
+    task: AnyTask, recipe: Recipe, teacher: Predictor
+) -> Iterator[tuple[str, str, str]]:
+    """Yield each source text, its target in the data, and the teacher's output."""
 
     def records() -> Iterator[Any]:
         return task.read(recipe.data.train, recipe.columns, labelled=True)
 
-    sources = teacher.predict(record.text for record in records())
-    for record, answer in zip(records(), counted(sources, "texts written"), strict=True):
-        truth = record.text_pair if record.labels is None else record.labels[0]
-        yield record.text, truth or "", answer.plain()
+    outputs = teacher.predict(record.text for record in records())
+    for record, answer in zip(records(), counted(outputs, "texts written"), strict=True):
+        target = record.text_pair if record.labels is None else record.labels[0]
+        yield record.text, target or "", answer.plain()

@@ -1,4 +1,4 @@
-"""``heedful score``: texts in, how likely each of them is out; n-best lists in, re-ranked out."""
+"""``heedful score``: compute log-likelihoods of texts, and rerank n-best lists."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -16,10 +16,10 @@ from heedful.tasks.likelihood import Likelihood, Placed, likelihoods
 
 
 def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likelihood]:
-    """Compute how likely texts are to a run that was pre-trained, or that goes on with texts.
+    """Compute the log-likelihood of texts under a pre-trained run, or a run that continues texts.
 
     Raises:
-        UserError: the run learnt something else, the precision is int8, or a text has no token.
+        UserError: the run has another task, the precision is int8, or a text has no token.
     """
     _check(predictor.task)
     if predictor.precision.int8:
@@ -50,10 +50,10 @@ def _check(task: AnyTask) -> None:
 
 
 def texts_of(records: Iterable[Record]) -> Iterator[Placed]:
-    """Yield the texts of records, and where they stand.
+    """Yield the texts of records, each with its file and line.
 
     Raises:
-        UserError: one is blank, with its file and line.
+        UserError: a text is blank.
     """
     for record in records:
         where = record.where
@@ -63,12 +63,12 @@ def texts_of(records: Iterable[Record]) -> Iterator[Placed]:
 
 
 def line_of(likelihood: Likelihood, *, everything: bool) -> str:
-    """Format how likely a text is as a JSON object."""
+    """Format the likelihood of a text as a JSON object."""
     row: dict[str, object] = {
         "log_likelihood": round(likelihood.total, 6),
         "perplexity": round(likelihood.perplexity, 6),
         "tokens_total": len(likelihood.tokens),
-        "tokens_used": len(likelihood.tokens),  # each is masked in a window that has it
+        "tokens_used": len(likelihood.tokens),  # every token is masked in some window
     }
     if everything:
         values = [round(value, 6) for value in likelihood.log_probabilities]
@@ -79,15 +79,15 @@ def line_of(likelihood: Likelihood, *, everything: bool) -> str:
 def rerank(
     predictor: Predictor, path: Path, *, weight: float, encoding: str = UTF8
 ) -> Iterator[str]:
-    """Put the hypotheses of each list in order, the best first, and format it as a JSON object.
+    """Sort the hypotheses of each list, best first, and format the list as a JSON object.
 
-    The order is that of ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4).
+    They are sorted by ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4).
 
     Args:
-        predictor: a run that was pre-trained.
+        predictor: predictor of a pre-trained run.
         path: JSON lines; see `heedful.reading.n_best`.
-        weight: how much the text's likelihood counts beside its own score.
-        encoding: how characters are stored.
+        weight: weight of the log-likelihood relative to the hypothesis's own score.
+        encoding: character encoding of the file.
 
     Raises:
         UserError: see `score_texts` and `read_n_best`.

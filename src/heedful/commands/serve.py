@@ -1,4 +1,4 @@
-"""``heedful serve``: load runs, then answer over HTTP until told to stop."""
+"""``heedful serve``: load runs, and serve them over HTTP until stopped."""
 
 from collections.abc import Sequence
 

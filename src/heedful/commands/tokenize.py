@@ -1,4 +1,4 @@
-"""``heedful tokenize``: texts in, what a model gets of them out."""
+"""``heedful tokenize``: show the tokens that a model receives for texts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -7,15 +7,15 @@ from heedful.tokens import TextTokenizer, Tokenizer, TranslationTokenizer, load_
 
 
 def tokenize(texts: Iterable[str], model: str, revision: str | None = None) -> Iterator[Any]:
-    """Yield the pieces, the ids and, where they are slices of the text, the offsets of each text.
+    """Yield the tokens and token ids of each text, and offsets if tokens are slices of the text.
 
     Args:
-        texts: the texts; of a translation, those to read.
+        texts: the texts; source texts for a translation model.
         model: see ``heedful.sources.resolve``.
         revision: commit, tag or branch of a hub name.
 
     Raises:
-        UserError: there is no such model, or its tokenizer cannot be read.
+        UserError: the model does not exist, or its tokenizer cannot be read.
     """
     tokenizer = load_tokenizer(model, revision)
     if isinstance(tokenizer, TranslationTokenizer):
@@ -44,7 +44,7 @@ def _translation_row(tokenizer: TranslationTokenizer) -> Callable[[str], dict[st
         (ids,) = side.encode_batch([text])
         ids.append(side.eos_token_id)
         values: dict[str, Any] = {"pieces": side.pieces(ids), "ids": ids}
-        if isinstance(side, TextTokenizer):  # others change a text before they cut it
+        if isinstance(side, TextTokenizer):  # other tokenizers change the text before splitting it
             values["offsets"] = [list(span) for span in side.offsets(ids)]
         return values
 

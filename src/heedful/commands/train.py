@@ -1,4 +1,4 @@
-"""``heedful train``: files in, a run folder out."""
+"""``heedful train``: train a model on files, and write a run folder."""
 
 import shutil
 from collections.abc import Iterable
@@ -19,18 +19,18 @@ from heedful.training.fit import Outcome
 
 
 def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome | None:
-    """Train a model for a task and leave a run folder.
+    """Train a model for a task and write a run folder.
 
     Args:
-        name: of the task, a key of ``heedful.settings.TASKS``.
+        name: name of the task, a key of ``heedful.settings.TASKS``.
         recipe: all settings.
-        say: takes each line meant for the user.
+        say: called with each message for the user.
 
     Returns:
-        How it ended; None where the run is to go on but is finished.
+        The outcome of the training; None if the run is to be resumed but is finished.
 
     Raises:
-        UserError: wrong input of any kind, before anything is written where that can be told.
+        UserError: any wrong input; raised before anything is written where possible.
     """
     kind = task_named(name)
     training = recipe.training
@@ -43,12 +43,12 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     )
 
     def score(start: Start, record: RunRecord, records: Iterable[Any]) -> dict[str, Any]:
-        """Score a model as it is, as a run of it would be scored."""
+        """Score the current model like a finished run."""
         return score_records(Predictor(start.model, start.tokenizer, record, computing), records)
 
     with ranks.together():
         if not ranks.is_first():
-            say = _nothing
+            say = _discard
         recipe = with_objective(recipe)
         recipe = replace(recipe, run=after_restart(recipe.run, first=ranks.is_first()))
         outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
@@ -57,5 +57,5 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     return outcome
 
 
-def _nothing(line: str) -> None:
-    """Say nothing: the first process says it."""
+def _discard(line: str) -> None:
+    """Discard the message, since rank 0 shows it."""

@@ -1,4 +1,4 @@
-"""``heedful vocabulary``: plain text in, a folder with a vocabulary out."""
+"""``heedful vocabulary``: learn a vocabulary from plain text, and write it to a folder."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,11 +32,11 @@ from heedful.tokens.roberta import ByteLevelTokenizer
 from heedful.training.progress import counted
 
 ALPHABET = 1000
-"""Most characters of a vocabulary of WordPiece."""
+"""Maximum number of distinct characters in a WordPiece vocabulary."""
 
 
 def family_options(settings: VocabularySettings) -> str:
-    """Return what tells ``heedful train pretrain`` the family that has a kind of vocabulary."""
+    """Return the options of ``heedful train pretrain`` that select the vocabulary's family."""
     if settings.kind == "wordpiece":
         return ""
     return f"--arch {settings.family} "
@@ -48,16 +48,16 @@ def learn(
     """Learn a vocabulary and write it into a folder that `load_tokenizer` reads.
 
     Args:
-        files: plain text, also compressed, streamed.
-        settings: kind and size of the vocabulary, and what is done to a text before it is split.
+        files: plain text files, which may be compressed; they are streamed.
+        settings: kind and size of the vocabulary, and the normalization of texts.
         out: the folder.
-        overwrite: whether to replace what stands there.
+        overwrite: whether to replace an existing vocabulary.
 
     Raises:
-        UserError: a file is missing or no text, there are too few tokens for its characters, or
-            the folder exists, and ``overwrite`` is false or it holds anything else, or a file.
+        UserError: a file is missing or not text; the size is too small for the characters; or
+            ``out`` exists and ``overwrite`` is false, or ``out`` is a file or holds other files.
     """
-    if out.exists() and not overwrite:  # now, not after all has been read
+    if out.exists() and not overwrite:  # check before reading the files
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     ours = wordpiece_folder.FILES | bytelevel_folder.FILES | {COMPILED}
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - ours):
@@ -90,7 +90,7 @@ def _wordpiece(texts: Iterable[str], settings: VocabularySettings) -> BertTokeni
 
 def _bytes(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
     tokens, merges = learn_bytes(texts, size=settings.size, arch=settings.family)
-    tokenizer = _OF_BYTES[settings.family]
+    tokenizer = _BYTE_LEVEL[settings.family]
     return tokenizer(Vocabulary(tokens, tokenizer.kind.special), merges)
 
 
@@ -103,7 +103,7 @@ def _unigram(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
         return load_encoder_tokenizer(folder)
 
 
-_OF_BYTES: dict[str, type[ByteLevelTokenizer]] = {
+_BYTE_LEVEL: dict[str, type[ByteLevelTokenizer]] = {
     "roberta": RobertaTokenizer,
     "gpt2": GPT2Tokenizer,
     "deberta": DebertaTokenizer,
@@ -116,10 +116,10 @@ _KINDS: dict[str, Callable[[Iterable[str], VocabularySettings], Tokenizer]] = {
 
 
 def _lines(files: Sequence[Path], encoding: str) -> Iterator[str]:
-    """Yield the lines of all files, without their ends.
+    """Yield the lines of all files, without line endings.
 
     Raises:
-        UserError: there is nothing in any of them.
+        UserError: all files are blank.
     """
     is_blank = True
     for path in files:

@@ -1,1 +1,1 @@
-"""Models as the machine computes them fastest, made once when they are loaded for answers."""
+"""Models compiled for fast inference on this machine, once when they are loaded."""

@@ -1,10 +1,11 @@
-"""The steps of a search by a decoder that goes on with texts, compiled.
+"""The compiled steps of text generation by a causal language model.
 
-Prompts of any lengths are read at once, without padding, and continued side by side. The keys and
-values of a token are kept once, however many hypotheses go on from it: see ``layers/tree.py``.
+Prompts of any lengths are processed as one packed batch, without padding, and continued in
+parallel. The keys and values of a token are stored once, however many hypotheses share it: see
+``layers/tree.py``.
 
-Shapes: B items, N hypotheses, W most hypotheses of an item, S longest prompt, T tokens of all
-prompts, M nodes of an item, H heads, K head width, D model width, V vocabulary.
+Shapes: B items, N hypotheses, W largest number of hypotheses per item, S longest prompt, T tokens
+of all prompts, M nodes of an item, H heads, K head width, D model width, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -28,27 +29,27 @@ from heedful.models.with_head import WithHead, language_head
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CausalLMState:
-    """What is kept of the hypotheses of a search. Only the newest may be used: see ``Tree``."""
+    """The state of a search's hypotheses. Use only the newest state: see ``Tree``."""
 
     tree: Tree
 
     def select(self, rows: Tensor) -> "CausalLMState":
-        """Return what is kept of some rows, in that order, any of them several times.
+        """Return the state of the given rows, in this order, with repetitions allowed.
 
         Args:
-            rows: numbers of rows. Shape (N,), int64.
+            rows: row indices. Shape (N,), int64.
         """
         return CausalLMState(tree=self.tree.select(rows.cpu().numpy())[0])
 
 
 class CompiledCausalLM:
-    """What a decoder's search takes its steps with.
+    """Computes the decoder steps of a causal language model's search.
 
     Args:
-        model: the readable form, in the number format to compute with.
-        stack: the compiled form of its blocks.
-        blocks: these blocks.
-        linears: how linear layers are compiled.
+        model: the uncompiled model, in the dtype to compute with.
+        stack: its compiled stack.
+        blocks: the compiled blocks of the stack.
+        linears: compiles the linear layers.
     """
 
     def __init__(
@@ -74,17 +75,17 @@ class CompiledCausalLM:
 
     @property
     def is_current(self) -> bool:
-        """Whether it computes what the readable form does, which may have changed since."""
+        """Whether the uncompiled model has not changed since compilation."""
         vectors = self.head.vectors(self.model.get_input_embeddings())
         changed = self.watch.is_changed() or self.stack.watch.is_changed()
         return vectors is self.vectors and not changed
 
     def start(self, prompts: Tensor, lengths: Tensor) -> CausalLMState:
-        """Read all of each prompt but its last token, which the first step is given.
+        """Prefill: process each prompt without its last token, which the first step receives.
 
         Args:
             prompts: token ids. Shape (B, S).
-            lengths: how many tokens each prompt has, at least 1. Shape (B,).
+            lengths: number of tokens of each prompt, at least 1. Shape (B,).
         """
         batch, longest = len(prompts), int(lengths.max()) - 1
         items = np.arange(batch)
@@ -94,9 +95,9 @@ class CompiledCausalLM:
             torch.zeros(2, batch, number, longest, width, dtype=self.dtype) for number in heads
         )
         real = torch.arange(longest) < (lengths - 1)[:, None]  # (B, S - 1)
-        read = (lengths > 1).nonzero().squeeze(1)  # the prompts that there is something to read of
-        if len(read):
-            self._read(prompts[read, :longest], real[read], read, nodes)
+        nonempty = (lengths > 1).nonzero().squeeze(1)  # prompts with tokens to process
+        if len(nonempty):
+            self._read(prompts[nonempty, :longest], real[nonempty], nonempty, nodes)
         tree = Tree(
             nodes=nodes,
             seen=real.numpy(),
@@ -107,34 +108,34 @@ class CompiledCausalLM:
         return CausalLMState(tree=tree)
 
     def _read(self, ids: Tensor, real: Tensor, items: Tensor, nodes: Sequence[Tensor]) -> None:
-        """Keep the keys and values of prompts, each of at least a token.
+        """Compute and store the keys and values of prompts of at least one token each.
 
         Args:
-            ids: shape (B, S).
-            real: True for a token, False for the padding after the last. Shape (B, S).
-            items: the number of each. Shape (B,).
-            nodes: what is filled. Each of shape (2, items, H, S, K).
+            ids: token ids. Shape (B, S).
+            real: True for a token, False for padding after the last token. Shape (B, S).
+            items: item index of each prompt. Shape (B,).
+            nodes: the nodes to fill. Each of shape (2, items, H, S, K).
         """
         packing = pack(None if bool(real.all()) else real, *ids.shape)
         assert packing is not None
         hidden = packing.of_tokens(self._embed(ids, torch.arange(ids.shape[1])[None]))  # (N, D)
         numbers = torch.arange(len(hidden)) if packing.tokens is None else packing.tokens
         numbers = numbers[: packing.num_tokens]
-        rows, places = items[numbers // ids.shape[1]], numbers % ids.shape[1]
+        rows, positions = items[numbers // ids.shape[1]], numbers % ids.shape[1]
         for number, block in enumerate(self.blocks):
             query, memory = block.read(hidden)
             new = memory.view(len(hidden), 2, len(block.heads), block.head_width)
-            nodes[number].permute(1, 3, 0, 2, 4)[rows, places] = new[: packing.num_tokens]
-            if number < len(self.blocks) - 1:  # of the last nothing else is wanted
+            nodes[number].permute(1, 3, 0, 2, 4)[rows, positions] = new[: packing.num_tokens]
+            if number < len(self.blocks) - 1:  # of the last block only keys and values are needed
                 rest = (packing.groups, block.head_width)
                 mixed = attend(query, memory, *rest, only_first=False, causal=True)
                 hidden = block.feed_forward(block.mix(mixed, hidden))
 
     def step(self, tokens: Tensor, state: CausalLMState) -> tuple[Tensor, CausalLMState]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Return the scores of the next tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
-        places = torch.from_numpy(tree.seen.sum(1) - 1)  # (N,)
-        hidden = self._embed(tokens[:, None], places[:, None])[:, 0]  # (N, D)
+        positions = torch.from_numpy(tree.seen.sum(1) - 1)  # (N,)
+        hidden = self._embed(tokens[:, None], positions[:, None])[:, 0]  # (N, D)
         hidden = tree.grid.spread(hidden).flatten(0, 1)  # (B * W, D)
         biases = Biases(torch.from_numpy(tree.mask), hidden.dtype)
         for number, block in enumerate(self.blocks):
@@ -147,7 +148,7 @@ class CompiledCausalLM:
             hidden = self.head.transform(hidden)
         return score_few(self.score, hidden), CausalLMState(tree=tree)
 
-    def _embed(self, ids: Tensor, places: Tensor) -> Tensor:
-        """Return the vectors of tokens, shape (B, S), by how many stand before each of them."""
-        hidden: Tensor = self.embeddings(ids, None, self.first + places)
+    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Return embeddings of tokens of shape (B, S), given the number of tokens before each."""
+        hidden: Tensor = self.embeddings(ids, None, self.first + positions)
         return hidden.to(self.dtype)

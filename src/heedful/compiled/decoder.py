@@ -1,9 +1,9 @@
-"""The steps of a search by a Transformer's decoder, compiled.
+"""The compiled decoder steps of a Transformer's beam search.
 
-The keys and values of all blocks for what was read are one product.
+One matrix product computes the cross-attention keys and values of all blocks.
 
-Shapes: N hypotheses, B items, W most hypotheses of an item, E length of the encoder's output, T
-keys, H heads, K head width, D model width, V vocabulary.
+Shapes: N hypotheses, B items, W largest number of hypotheses per item, E length of the encoder's
+output, T keys, H heads, K head width, D model width, V vocabulary.
 """
 
 from dataclasses import replace
@@ -26,11 +26,11 @@ from heedful.models.translation import uncovered
 
 
 class CompiledDecoder:
-    """What a Transformer's search takes its steps with.
+    """Computes the decoder steps of a Transformer's search.
 
     Args:
-        model: the readable form, in the number format to compute with.
-        linears: how its linear layers are compiled.
+        model: the uncompiled model, in the dtype to compute with.
+        linears: compiles the linear layers.
     """
 
     def __init__(self, model: Transformer, linears: Linears) -> None:
@@ -53,11 +53,11 @@ class CompiledDecoder:
 
     @property
     def is_current(self) -> bool:
-        """Whether it computes what the readable form does, which may have changed since."""
+        """Whether the uncompiled model has not changed since compilation."""
         return not self.watch.is_changed()
 
     def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
-        """Return what is kept before the first token; see ``SearchState.start``."""
+        """Return the state before the first token; see ``SearchState.start``."""
         batch, length, width = encoded.shape
         memory = self.memory(encoded.reshape(-1, width))  # (B * E, all blocks' keys and values)
         heads = [len(block.inner.heads) for block in self.blocks]
@@ -77,7 +77,7 @@ class CompiledDecoder:
         )
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Return the scores of the next tokens; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         hidden = self._embed(tree.grid.spread(tokens).flatten(), tree.length - 1)  # (B * W, D)
         biases = Biases(torch.from_numpy(tree.mask), hidden.dtype)  # (B, W, M)
@@ -101,12 +101,12 @@ class CompiledDecoder:
 
 
 class _DecoderBlock:
-    """A block of a decoder that attends to itself and to what was read.
+    """A decoder block with self-attention and cross-attention.
 
     Args:
-        block: the readable form.
+        block: the uncompiled block.
         activation: a name in ``feedforward.ACTIVATIONS``.
-        linears: how its linear layers are compiled.
+        linears: compiles the linear layers.
     """
 
     def __init__(self, block: Block, activation: str, linears: Linears) -> None:
@@ -125,15 +125,15 @@ class _DecoderBlock:
         cross: Tensor,
         crossing: Biases,
     ) -> tuple[Tensor, Tensor]:
-        """Compute the newest tokens.
+        """Compute the block for the newest tokens.
 
         Args:
-            hidden: those of all cells of the grid. Shape (B * W, D).
-            number: of the block.
-            tree: grown by them; the block fills its nodes.
-            biases: which nodes each hypothesis attends to.
-            cross: keys and values of what was read. Shape (2, B, H, E, K).
-            crossing: which of it is no padding.
+            hidden: their hidden states, in all cells of the grid. Shape (B * W, D).
+            number: index of the block.
+            tree: the tree, already grown by these tokens; the block fills their nodes.
+            biases: the nodes that each hypothesis attends to.
+            cross: cross-attention keys and values. Shape (2, B, H, E, K).
+            crossing: bias that masks the padding of the encoder's output.
 
         Returns:
             Shape (B * W, D), and the weights of the cross-attention, shape (B, H, W, E).

@@ -1,6 +1,6 @@
-"""What distances add to the scores of a compiled block; see ``layers/disentangled.py``.
+"""Position terms of the scores in a compiled DeBERTa; see ``layers/disentangled.py``.
 
-Their vectors are projected once, when the block is compiled, and laid out once for each call.
+The distance embeddings are projected once, when the block is compiled, and laid out once per call.
 
 Shapes: B sequences of one length T, S queries of each, N the longest, H heads, K head width, P half
 the number of vectors.
@@ -17,23 +17,23 @@ from heedful.layers.multihead import MultiHead
 
 
 class LaidOut(NamedTuple):
-    """The vectors of distances as keys and as queries, for sequences of up to N tokens.
+    """The distances projected to keys and queries, for sequences of up to N tokens.
 
-    Before the first stands a column that is not used.
+    The first column is not used.
     """
 
     keys: Tensor | None
-    """From the greatest distance, N - 1, to the least. Shape (H, K, 2 * N)."""
+    """Keys, in descending order of distance from N - 1. Shape (H, K, 2 * N)."""
     queries: Tensor | None
-    """From the least to the greatest. Shape (H, K, 2 * N)."""
+    """Queries, in ascending order of distance. Shape (H, K, 2 * N)."""
     longest: int
     """N."""
 
     def bias(self, query: Tensor, key: Tensor, tokens: slice) -> Tensor | None:
-        """Return what is added to the scaled scores; None if nothing is. Shape (B, H, S, T).
+        """Return the bias of the scaled scores, or None. Shape (B, H, S, T).
 
         Args:
-            query: shape (B, H, S, K), where S is T, or 1 for the first token alone.
+            query: shape (B, H, S, K), where S is T, or 1 for only the first token.
             key: shape (B, H, T, K).
             tokens: not read.
         """
@@ -54,39 +54,39 @@ class LaidOut(NamedTuple):
 
 
 def _by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
-    """Return the products with the vectors of the distances that each row has to each column.
+    """Return the product of each vector with the distance between its row and each column.
 
     Args:
         vectors: shape (B, H, rows, K).
-        table: shape (H, K, rows + columns).
-        columns: how many there are.
+        table: distance vectors. Shape (H, K, rows + columns).
+        columns: number of columns.
 
     Returns:
         Shape (B, H, rows, columns).
     """
     batch, heads, rows, width = vectors.shape
-    together = vectors.transpose(0, 1).reshape(heads, batch * rows, width)
-    products = torch.bmm(together, table).view(heads, batch, -1)
+    by_head = vectors.transpose(0, 1).reshape(heads, batch * rows, width)
+    products = torch.bmm(by_head, table).view(heads, batch, -1)
     shifted = products[:, :, rows:].view(heads, batch, rows, -1)
     return shifted[..., :columns].transpose(0, 1)
 
 
 class CompiledTerms:
-    """The vectors of all distances, as a block has them.
+    """The distance embeddings, projected by one block.
 
     Args:
         heads: the attention of the block.
-        distances: the vectors that all blocks share.
-        dtype: what attention is computed in.
+        distances: distance embeddings shared by all blocks.
+        dtype: dtype of attention.
     """
 
     def __init__(self, heads: MultiHead, distances: Distances, dtype: torch.dtype) -> None:
         assert heads.disentangled is not None
         with torch.no_grad():
             keys, queries = heads.disentangled.project(distances.all(), heads.query, heads.key)
-        root = math.sqrt(heads.head_width)
-        # The queries of contents have the factor of the scores; those of distances get it here.
-        factors = (1 / root, heads.score_factor / root)
+        sqrt_width = math.sqrt(heads.head_width)
+        # The content queries include the score factor; apply it to the distance queries, too.
+        factors = (1 / sqrt_width, heads.score_factor / sqrt_width)
         self.keys, self.queries = (
             None if each is None else (each.permute(1, 2, 0) * factor).to(dtype)  # (H, K, 2 * P)
             for each, factor in zip((keys, queries), factors, strict=True)
@@ -96,8 +96,7 @@ class CompiledTerms:
         """Lay the vectors out for sequences of up to N tokens.
 
         Args:
-            numbers: of each distance from 1 - N to N - 1 the number of its vector. Shape (2 * N -
-                1,).
+            numbers: embedding index of each distance from 1 - N to N - 1. Shape (2 * N - 1,).
         """
         ascending = torch.cat([numbers[:1], numbers])
         descending = torch.cat([numbers[:1], numbers.flip(0)])

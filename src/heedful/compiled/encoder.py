@@ -1,7 +1,8 @@
-"""The blocks of an encoder or decoder, compiled: what a stack of blocks computes, in fewer passes.
+"""The compiled blocks of an encoder or decoder: the computation of a stack in fewer passes.
 
-Padding is left out before the first block and put back after the last. Queries, keys and values are
-one product; biases, activations and residuals are added by the kernel of the product before them.
+Padding is removed before the first block and restored after the last. One matrix product computes
+queries, keys and values. Biases, activations and residuals are fused into the kernel of the
+preceding product.
 
 Shapes: B batch, S length, N tokens without padding, H heads, K head width, D model width.
 """
@@ -31,16 +32,16 @@ from heedful.layers.tree import Tree
 
 
 class CompiledBlock:
-    """A block that attends to itself.
+    """A compiled block with self-attention.
 
     Args:
-        block: the readable form.
+        block: the uncompiled block.
         activation: a name in ``feedforward.ACTIVATIONS``.
-        linears: how its linear layers are compiled.
-        query_apart: whether queries are a product of their own, so that the first tokens, or other
-            vectors, can ask alone.
-        causal: whether a token attends to none after it.
-        distances: the vectors that all blocks share, if they do.
+        linears: compiles the linear layers.
+        query_apart: whether the queries have a matrix product of their own. Then they can be
+            computed for only the first tokens, or for other vectors.
+        causal: whether attention is causal.
+        distances: distance embeddings shared by all blocks, if any.
     """
 
     def __init__(
@@ -64,8 +65,8 @@ class CompiledBlock:
             self.query: Linear | None = linears.after_norm([heads.query], factor)
             self.project = linears.after_norm([heads.key, heads.value])
         else:
-            together = [heads.query, heads.key, heads.value]
-            self.query, self.project = None, linears.after_norm(together, factor)
+            qkv = [heads.query, heads.key, heads.value]
+            self.query, self.project = None, linears.after_norm(qkv, factor)
         self.terms = compiled_terms(heads, distances, self.project.dtype)
         self.mix = CompiledResidual(block.attention.output, linears)
         self.widen = linears.after_norm([block.intermediate.dense], activation=activation)
@@ -81,15 +82,16 @@ class CompiledBlock:
         numbers: Tensor | Told | None = None,
         asking: Tensor | None = None,
     ) -> Tensor:
-        """Compute every token, shape (N, D), or the first of each sequence alone, shape (B, D).
+        """Compute all tokens, shape (N, D), or only the first of each sequence, shape (B, D).
 
         Args:
             hidden: shape (N, D).
             groups: the sequences.
-            firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
-            bias: see ``attend``; of all heads, those that were pruned, too.
-            numbers: what the terms of all blocks are told; see ``Terms.laid_out``.
-            asking: what is computed in the place of ``hidden``, which it attends to. Shape (N, D).
+            firsts: indices of the first tokens, to compute only these. Shape (B,).
+            bias: see ``attend``; for all heads, including pruned ones.
+            numbers: input of the position terms of all blocks; see ``Terms.laid_out``.
+            asking: hidden states that query ``hidden`` and replace it as the residual. Shape (N,
+                D).
         """
         source = self.mix.source(hidden)
         memory = self.project(source)
@@ -120,19 +122,19 @@ class CompiledBlock:
         return torch.cat([self.feed_forward(self.mix(*part)) for part in parts])
 
     def read(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries, shape (N, H * K), and keys and values, (N, 2 * H * K), of every token."""
+        """Return queries, shape (N, H * K), and keys and values, (N, 2 * H * K), of all tokens."""
         assert self.query is None
         projected = self.project(self.mix.source(hidden))
         return projected[:, : self.width], projected[:, self.width :]
 
     def attend_newest(self, hidden: Tensor, number: int, tree: Tree, biases: Biases) -> Tensor:
-        """Mix the values of the hypotheses of a search for their newest tokens. Shape (N, H * K).
+        """Compute attention of the newest tokens of a search's hypotheses. Shape (N, H * K).
 
         Args:
-            hidden: of these tokens, in all cells of the grid. Shape (N, D).
-            number: of the block.
-            tree: grown by them; its nodes are filled.
-            biases: which nodes each hypothesis attends to.
+            hidden: hidden states of these tokens, in all cells of the grid. Shape (N, D).
+            number: index of the block.
+            tree: the tree, already grown by these tokens; their nodes are filled.
+            biases: the nodes that each hypothesis attends to.
         """
         query, new = self.read(hidden)
         grid, heads = tree.grid, len(self.heads)
@@ -140,66 +142,66 @@ class CompiledBlock:
         return attend_few(query, memory, biases, self.head_width)[0]
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
-        """Return what comes out of the block. Shape (N, D).
+        """Return the output of the block. Shape (N, D).
 
         Args:
-            hidden: what comes out of its attention. Shape (N, D).
+            hidden: output of the attention sublayer. Shape (N, D).
         """
         return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
 
-def _told(relations: Relations, packing: Packing, longest: int) -> Told:
-    """Return what blocks are told of the tokens that are computed; see ``Told``."""
+def _shared_relations(relations: Relations, packing: Packing, longest: int) -> Told:
+    """Return the distances and segments of the packed tokens; see ``Told``."""
     spare = (relations.vectors.shape[1] + 1) // 2 - longest
     vectors = relations.vectors[0, spare : spare + 2 * longest - 1]
     types = relations.types
     return Told(vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0])
 
 
-def _convolved(
+def _add_convolution(
     convolution: Convolution,
     source: Tensor,
     tokens: Tensor,
     groups: Sequence[Group],
     firsts: Tensor | None,
 ) -> Tensor:
-    """Return what a convolution makes of tokens, or of first tokens alone; see ``Convolution``.
+    """Apply a convolution to all tokens, or only to the first ones; see ``Convolution``.
 
     Args:
-        convolution: in the format of the source.
-        source: what went into the first block. Shape (N, D).
-        tokens: what came out. Shape (N, D), or (B, D) of the first tokens.
+        convolution: the convolution, in the dtype of the source.
+        source: input of the first block. Shape (N, D).
+        tokens: output of the first block. Shape (N, D), or (B, D) for the first tokens.
         groups: the sequences.
-        firsts: where the first tokens stand, if they alone are wanted. Shape (B,).
+        firsts: indices of the first tokens, to compute only these. Shape (B,).
     """
     sizes = [group.size * group.length for group in groups]
     parts = torch.split(source[: sum(sizes)], sizes)
-    seen = torch.cat(
+    convolved = torch.cat(
         [
             convolution.see(part.view(group.size, group.length, -1)).flatten(0, 1)
             for part, group in zip(parts, groups, strict=True)
         ]
     )
-    seen = F.pad(seen, (0, 0, 0, len(source) - len(seen)))
-    return convolution.add(seen if firsts is None else seen[firsts], tokens)
+    convolved = F.pad(convolved, (0, 0, 0, len(source) - len(convolved)))
+    return convolution.add(convolved if firsts is None else convolved[firsts], tokens)
 
 
 class CompiledStack(nn.Module):
-    """The blocks of an encoder or decoder, called as a ``Stack`` is.
+    """The compiled blocks of an encoder or decoder, with the call signature of ``Stack``.
 
-    What it does not compute the plain stack does: head masks, attention weights, the states between
-    blocks, what a decoder needs, gradients, and whatever has hooks or was changed since it was
-    compiled. The states of padding are 0.
+    Unsupported calls go to the uncompiled stack: head masks, attention weights, intermediate hidden
+    states, caches and cross-attention, gradients, and models that have hooks or were changed after
+    compilation. The hidden states of padding are 0.
 
     Args:
-        stack: the readable form.
-        blocks: the compiled form of its blocks.
-        kernel: what these compute with.
-        causal: whether a token attends to none after it.
+        stack: the uncompiled stack.
+        blocks: its compiled blocks.
+        kernel: the kernel that the blocks use.
+        causal: whether attention is causal.
     """
 
     attends_to_texts: ClassVar[bool] = False
-    """See ``Stack``: it leaves padding out in a way of its own."""
+    """See ``Stack``. A compiled stack removes padding in its own way."""
 
     def __init__(
         self, stack: Stack, blocks: Sequence[CompiledBlock], kernel: str, *, causal: bool = False
@@ -210,7 +212,7 @@ class CompiledStack(nn.Module):
         self.norm = None if stack.layer_norm is None else Norm.of(stack.layer_norm)
         self.blocks = blocks
         self.kernel = kernel
-        # What is left out must not change how far the others stand apart.
+        # Removing padding must not change the distances between tokens.
         self.unbroken = (
             stack.relative_attention_bias is not None
             or stack.convolution is not None
@@ -236,7 +238,7 @@ class CompiledStack(nn.Module):
         """Compute all blocks; see ``Stack``."""
         mask = context.mask
         packing = None
-        simple = not (
+        supported = not (
             head_mask is not None
             or past is not None
             or memory is not None
@@ -250,7 +252,7 @@ class CompiledStack(nn.Module):
             or torch.is_grad_enabled()
             or self.watch.is_changed()
         )
-        if simple:
+        if supported:
             batch, length = hidden.shape[:2]
             if context.relations is None:
                 packing = self._packing(mask, batch, length)
@@ -283,11 +285,11 @@ class CompiledStack(nn.Module):
 
     @property
     def layer_norm(self) -> nn.LayerNorm | None:
-        """What normalises what comes out of the last block; see ``Stack``."""
+        """The final layer normalisation; see ``Stack``."""
         return self.plain.layer_norm
 
     def _packing(self, mask: Tensor | None, batch: int, length: int) -> Packing | None:
-        """Return how padding is left out; None where a mask says more than which tokens are it."""
+        """Return the packing, or None if the mask is more than a padding mask."""
         if mask is None:
             return None if self.causal and length > 1 else pack(None, batch, length)
         if mask.shape[1] != 1 or (mask.shape[2] != 1 and not self.causal):
@@ -311,7 +313,7 @@ class CompiledStack(nn.Module):
         *,
         only_first: bool,
     ) -> Tensor:
-        """Return shape (B, S, D), or (B, 1, D) of the first tokens."""
+        """Return shape (B, S, D), or (B, 1, D) for only the first tokens."""
         batch, length, width = hidden.shape
         tokens = start = packing.of_tokens(hidden)  # (N, D)
         groups, plain = packing.groups, self.plain
@@ -323,7 +325,7 @@ class CompiledStack(nn.Module):
         if plain.distances is not None:
             numbers = plain.distances.rows(longest)
         if relations is not None:
-            numbers = _told(relations, packing, longest)
+            numbers = _shared_relations(relations, packing, longest)
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             firsts = packing.firsts if only_first and last else None
@@ -334,7 +336,7 @@ class CompiledStack(nn.Module):
                 query = block(tokens, groups, firsts, bias, numbers, query)
                 tokens = block(tokens, groups, firsts, bias, numbers, query)
             if plain.convolution is not None and number == 0:
-                tokens = _convolved(plain.convolution, start, tokens, groups, firsts)
+                tokens = _add_convolution(plain.convolution, start, tokens, groups, firsts)
         if self.norm is not None:
             tokens = F.layer_norm(tokens, *self.norm)
         if only_first:

@@ -1,10 +1,10 @@
-"""The newest tokens of a search's hypotheses, compiled: their attention, and what follows them.
+"""Attention and output scores of the newest tokens of a search's hypotheses.
 
-Attention of few queries to many keys is a few batched products: torch's kernel would take longer to
-start than to compute so few queries.
+Attention of few queries to many keys uses batched matrix products: for so few queries, launching
+torch's fused kernel would take longer than the computation.
 
-Shapes: B items, N hypotheses, W most hypotheses of an item, T keys, H heads, K head width, D model
-width, V vocabulary.
+Shapes: B items, N hypotheses, W largest number of hypotheses per item, T keys, H heads, K head
+width, D model width, V vocabulary.
 """
 
 import math
@@ -16,27 +16,27 @@ from torch import Tensor
 from heedful.compiled.linear import Linear
 from heedful.layers.tree import rounded_up
 
-_NEVER = -1e30
-"""Added to the score of what may not be attended to: its weight is 0. Cells of the grid without a
-hypothesis may attend to nothing, and an infinity would make theirs no numbers."""
+_MASKED = -1e30
+"""Added to the score of a masked key, to make its weight 0. Empty cells of the grid may attend to
+no key, and with an infinity their weights would be NaN."""
 
 
 class Biases:
-    """What is added to the scores of all blocks, so that nobody attends where a mask forbids it.
+    """The additive mask of the scores, shared by all blocks.
 
     Args:
-        mask: bool, shape (B, W or 1, T); None lets everyone attend to all.
-        dtype: of the scores.
+        mask: bool, shape (B, W or 1, T); None lets every query attend to all keys.
+        dtype: dtype of the scores.
     """
 
     def __init__(self, mask: Tensor | None, dtype: torch.dtype) -> None:
         self.bias: Tensor | None = None
         if mask is not None and not bool(mask.all()):
-            self.bias = torch.where(mask, 0.0, _NEVER).to(dtype)
+            self.bias = torch.where(mask, 0.0, _MASKED).to(dtype)
         self.by_heads: dict[int, Tensor] = {}
 
     def of(self, heads: int) -> Tensor | None:
-        """Return it once for each head. Shape (B * H, W or 1, T)."""
+        """Return the additive mask repeated for each head, or None. Shape (B * H, W or 1, T)."""
         if self.bias is None:
             return None
         if heads not in self.by_heads:
@@ -47,12 +47,12 @@ class Biases:
 def attend_few(
     query: Tensor, memory: Tensor, biases: Biases, head_width: int
 ) -> tuple[Tensor, Tensor]:
-    """Return mixed values, shape (B * W, H * K), and weights, shape (B, H, W, T).
+    """Return weighted values, shape (B * W, H * K), and weights, shape (B, H, W, T).
 
     Args:
         query: shape (B * W, H * K).
         memory: keys and values. Shape (2, B, H, T, K).
-        biases: added to the scores.
+        biases: additive mask of the scores.
         head_width: K.
     """
     _, batch, heads, _, _ = memory.shape
@@ -74,9 +74,9 @@ def score_few(score: Linear, hidden: Tensor) -> Tensor:
     """Return the score of each next token for each hypothesis. Shape (N, V).
 
     Args:
-        score: the layer that scores.
+        score: the output layer.
         hidden: shape (N, D).
     """
-    count = len(hidden)
-    rows = F.pad(hidden, (0, 0, 0, rounded_up(count) - count))
-    return score(rows)[:count]
+    num_rows = len(hidden)
+    rows = F.pad(hidden, (0, 0, 0, rounded_up(num_rows) - num_rows))
+    return score(rows)[:num_rows]

@@ -1,14 +1,13 @@
-"""Linear layers in whole numbers of 8 bits.
+"""Quantised linear layers in int8.
 
-Weights have a step for each output. What comes in has either a step for each of its channels, fixed
-beforehand, or one for each row, taken from the row itself: nothing that is computed for a token
-depends on its neighbours.
+A step is the quantisation scale: the distance between neighbouring integers. Weights have one step
+per output. Inputs have either one static step per channel, or one dynamic step per row, computed
+from the row itself. So no result for a token depends on its neighbours.
 
-A row with a step of its own is never out of range, but its step must be multiplied in after the
-product, and only then can a bias and an activation follow. With fixed steps the kernel does it all.
+A row with a dynamic step is never out of range. But its step must be multiplied in after the
+product, before bias and activation. With static steps the kernel does all of it.
 
-Shapes: N rows (tokens of all sequences, without padding), I width of what comes in, O of what comes
-out.
+Shapes: N rows (tokens of all sequences, without padding), I input width, O output width.
 """
 
 from functools import cache
@@ -21,60 +20,61 @@ from heedful.compiled import kernels
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.probing import why_not
 
-_LARGEST = 127
-_ZERO = 128
-"""Which of 0 to 255 stands for zero: the kernel is fast for inputs without a sign alone."""
-_TO_WHOLE = 1.5 * 2**23
-"""Added to a small float32 this leaves a whole number in its last bits, rounded to even."""
+_MAX_INT8 = 127
+_ZERO_POINT = 128
+"""Zero point of uint8 inputs: the kernel is only fast for unsigned inputs."""
+_ROUNDING_OFFSET = 1.5 * 2**23
+"""Added to a small float32, it leaves an integer in the last bits, rounded half to even."""
 TOGETHER = 256
-"""Rows that are worked on together where several passes are: they stay in a core's cache."""
-_SMALLEST = 1e-30
-"""Stands for the largest of a row of zeros."""
+"""Rows per chunk where several passes are needed; a chunk stays in a core's cache."""
+_MIN_RANGE = 1e-30
+"""Replaces the absolute maximum of a row of zeros."""
 
 
 @cache
-def _zero() -> Tensor:
-    """Return which number of a weight stands for zero, where it is zero itself.
+def _weight_zero_point() -> Tensor:
+    """Return the zero point of the weights, which is 0.
 
-    No tensor is made on import: torch reads its settings for memory when it makes the first.
+    It is not created on import: torch reads its memory settings when it creates the first tensor.
     """
     return torch.zeros(1, dtype=torch.int64)
 
 
 def products(device: torch.device) -> tuple[bool, str]:
-    """Tell whether a device multiplies whole numbers of 8 bits well, and how it was decided."""
+    """Return whether a device multiplies int8 correctly and fast, and the reason."""
     if device.type != "cpu":
         return False, "int8 is for CPUs"
-    if (wrong := _wrong()) is not None:
-        return False, wrong
+    if (reason := _why_unsupported()) is not None:
+        return False, reason
     return True, "the CPU has instructions for sums of products of int8"
 
 
 @cache
-def _wrong() -> str | None:
-    """Return why products cannot be had, if they cannot.
+def _why_unsupported() -> str | None:
+    """Return why int8 products cannot be used, or None if they can.
 
-    Without such instructions neighbouring products are added in 16 bits, where the sum of two large
-    ones does not fit; so it is tried. Kernels that are right but slow are told by the instructions.
+    Without VNNI instructions neighbouring products are added in 16 bits, where the sum of two large
+    products overflows. A test computation detects this. The instruction set detects kernels that
+    are correct but slow.
     """
-    wrong = why_not(_large_sums_agree)
-    if wrong is not None:
-        return f"sums of products of int8 are wrong on this CPU ({wrong})"
+    reason = why_not(_large_sums_agree)
+    if reason is not None:
+        return f"sums of products of int8 are wrong on this CPU ({reason})"
     if not _has_instructions():
         return "the CPU has no instructions for sums of products of int8, and would emulate them"
     return why_not(_layers_agree)
 
 
 def _large_sums_agree() -> bool:
-    """Add up the largest products there are, each after one that is not large."""
-    weight = torch.full((32, 64), float(_LARGEST))
+    """Return whether sums of the largest possible products, mixed with small ones, are exact."""
+    weight = torch.full((32, 64), float(_MAX_INT8))
     weight[::2] *= -1
-    whole = torch.full((4, 64), 255, dtype=torch.uint8)
-    whole[:, ::3] = 1
+    quantised = torch.full((4, 64), 255, dtype=torch.uint8)
+    quantised[:, ::3] = 1
     with torch.inference_mode():
         packed, steps, _ = _pack(weight)
-        sums = _multiply(whole, packed, steps, None, kernels.FUSED[None], torch.float32)
-        expected = whole.double() @ weight.double().T
+        sums = _multiply(quantised, packed, steps, None, kernels.FUSED[None], torch.float32)
+        expected = quantised.double() @ weight.double().T
         return bool(((sums - expected).abs() < 1).all())
 
 
@@ -87,7 +87,7 @@ def _has_instructions() -> bool:
 
 
 def _layers_agree() -> bool:
-    """Compare each thing that is asked of the kernel with the same in plain torch."""
+    """Return whether every used variant of the kernel agrees with plain torch."""
     generator = torch.Generator().manual_seed(0)
     hidden, weight, bias, residual = (
         torch.randn(*shape, generator=generator) for shape in ((5, 40), (24, 40), (24,), (5, 24))
@@ -98,55 +98,68 @@ def _layers_agree() -> bool:
             RowLinear(weight, bias)(hidden, residual) - plain - residual,
             RowLinear(weight, None)(hidden) - plain + bias,
         ]
-        steps = hidden.abs().amax(0) / _LARGEST
+        steps = hidden.abs().amax(0) / _MAX_INT8
         for activation in kernels.FUSED:
             expected = plain if activation is None else ACTIVATIONS[activation](plain)
             differences += [
                 StepLinear(weight, bias, steps, activation, dtype)(hidden).float() - expected
                 for dtype in (torch.float32, torch.bfloat16)
             ]
-    # Sums of 40 products of numbers around 1, each with an error of up to 1 percent of the largest.
+    # Sums of 40 products of values around 1, each with an error of up to 1 percent of the largest.
     return all(bool(difference.abs().max() < 0.5) for difference in differences)
 
 
 def _pack(weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Round a weight to whole steps.
+    """Quantise a weight.
 
     Returns:
-        The whole numbers as the kernel reads them; the step of each output; and what a row of zeros
-        gives, as each is ``_ZERO`` to the kernel. The last two have shape (O,).
+        The int8 weight in the layout of the kernel; the step of each output; and the zero-point
+        correction: the product for a row of zeros, which the kernel reads as ``_ZERO_POINT``. The
+        step and the correction have shape (O,).
     """
-    steps = weight.abs().amax(1).clamp_min_(_SMALLEST).div_(_LARGEST)
-    whole = (weight / steps[:, None]).round_().to(torch.int8)
-    zeros = (steps.double() * whole.sum(1) * _ZERO).float()
-    return torch.ops.onednn.qlinear_prepack(whole, None), steps, zeros
+    steps = weight.abs().amax(1).clamp_min_(_MIN_RANGE).div_(_MAX_INT8)
+    quantised = (weight / steps[:, None]).round_().to(torch.int8)
+    zeros = (steps.double() * quantised.sum(1) * _ZERO_POINT).float()
+    return torch.ops.onednn.qlinear_prepack(quantised, None), steps, zeros
 
 
 def _multiply(
-    whole: Tensor,
+    quantised: Tensor,
     packed: Tensor,
     steps: Tensor,
     bias: Tensor | None,
     activation: tuple[str, str | None],
     dtype: torch.dtype,
 ) -> Tensor:
-    """Return ``activation(steps * (whole @ weight.T) + bias)``. Shape (N, O)."""
+    """Return ``activation(steps * (quantised @ weight.T) + bias)``. Shape (N, O)."""
     name, algorithm = activation
     product: Tensor = torch.ops.onednn.qlinear_pointwise(
-        whole, 1.0, 0, packed, steps, _zero(), bias, 1.0, 0, dtype, name, [], algorithm or "none"
+        quantised,
+        1.0,
+        0,
+        packed,
+        steps,
+        _weight_zero_point(),
+        bias,
+        1.0,
+        0,
+        dtype,
+        name,
+        [],
+        algorithm or "none",
     )
     return product
 
 
 class StepLinear:
-    """A linear layer of inputs in fixed steps; what is out of range is taken to its end.
+    """A linear layer with static quantisation of its inputs; out-of-range values are clipped.
 
     Args:
         weight: shape (O, I), float32.
         bias: shape (O,), or None.
-        steps: how far apart neighbouring whole numbers of each channel are. Shape (I,).
+        steps: quantisation step of each input channel. Shape (I,).
         activation: a name in ``feedforward.ACTIVATIONS``, or None.
-        dtype: of what comes out.
+        dtype: dtype of the output.
     """
 
     def __init__(
@@ -167,20 +180,24 @@ class StepLinear:
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return shape (N, O) for shape (N, I); see ``Linear``."""
         if len(hidden) <= TOGETHER:
-            whole = self._whole(hidden)
+            quantised = self._quantise(hidden)
         else:
-            whole = torch.cat([self._whole(part) for part in torch.split(hidden, TOGETHER)])
-        product = _multiply(whole, self.packed, self.steps, self.bias, self.activation, self.dtype)
+            quantised = torch.cat(
+                [self._quantise(chunk) for chunk in torch.split(hidden, TOGETHER)]
+            )
+        product = _multiply(
+            quantised, self.packed, self.steps, self.bias, self.activation, self.dtype
+        )
         return product if residual is None else product.add_(residual)
 
-    def _whole(self, hidden: Tensor) -> Tensor:
-        """Round an input to whole steps. Shape (N, I), as the kernel reads them."""
-        steps = (hidden * self.per_step).clamp_(-_LARGEST, _LARGEST)
-        return steps.add_(_TO_WHOLE + _ZERO).view(torch.int32).to(torch.uint8)
+    def _quantise(self, hidden: Tensor) -> Tensor:
+        """Quantise an input to uint8, as the kernel reads it. Shape (N, I)."""
+        steps = (hidden * self.per_step).clamp_(-_MAX_INT8, _MAX_INT8)
+        return steps.add_(_ROUNDING_OFFSET + _ZERO_POINT).view(torch.int32).to(torch.uint8)
 
 
 class RowLinear:
-    """A linear layer whose input gets a step for each of its rows.
+    """A linear layer with dynamic quantisation: one step per input row.
 
     Args:
         weight: shape (O, I), float32.
@@ -196,20 +213,20 @@ class RowLinear:
         self.packed, self.steps, zeros = _pack(weight)
         self.zeros = -zeros
         self.bias = torch.zeros_like(self.steps) if bias is None else bias.clone()
-        self.to_whole = torch.full((weight.shape[1],), _TO_WHOLE + _ZERO)
-        # Tensors, because making them of Python's numbers costs each call more than their use.
-        self.most, self.step = torch.tensor(float(_LARGEST)), torch.tensor(1 / _LARGEST)
+        self.to_whole = torch.full((weight.shape[1],), _ROUNDING_OFFSET + _ZERO_POINT)
+        # Tensors: converting Python numbers in each call would cost more than the operations.
+        self.most, self.step = torch.tensor(float(_MAX_INT8)), torch.tensor(1 / _MAX_INT8)
 
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return shape (N, O) for shape (N, I); see ``Linear``."""
         hidden = hidden.float()
         largest = hidden.amax(1, keepdim=True)
-        largest = torch.maximum(largest, hidden.amin(1, keepdim=True).neg_()).clamp_min_(_SMALLEST)
-        # One pass rounds: multiplied, and moved to where the last bits are the whole number.
-        whole = torch.addcmul(self.to_whole, hidden, self.most / largest)
-        whole = whole.view(torch.int32).to(torch.uint8)
+        largest = torch.maximum(largest, hidden.amin(1, keepdim=True).neg_()).clamp_min_(_MIN_RANGE)
+        # One pass scales and rounds: afterwards the last bits hold the integer.
+        quantised = torch.addcmul(self.to_whole, hidden, self.most / largest)
+        quantised = quantised.view(torch.int32).to(torch.uint8)
         product = _multiply(
-            whole, self.packed, self.steps, self.zeros, kernels.FUSED[None], self.dtype
+            quantised, self.packed, self.steps, self.zeros, kernels.FUSED[None], self.dtype
         )
         steps = largest.mul_(self.step)
         if residual is None:

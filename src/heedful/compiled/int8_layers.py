@@ -1,12 +1,13 @@
-"""How the linear layers of a model are compiled in whole numbers of 8 bits; see ``int8.py``.
+"""Choose static or dynamic int8 quantisation for each linear layer of a model; see ``int8.py``.
 
-What a layer normalisation gives is alike for all tokens and texts, but for a few channels that are
-far larger than the others, and always the same ones. So its steps are fixed beforehand, one for
-each channel. They come from the model alone: it reads sequences of random tokens, and the largest
-numbers are kept. What attention mixes and what an activation gives differs from token to token, and
-has a step for each.
+Outputs of a layer normalisation have similar ranges for all tokens and texts. Only a few channels
+have far larger values, and these are always the same channels. So layers after a normalisation use
+static steps, one per channel. Calibration needs only the model: it processes sequences of random
+tokens, and the absolute maxima are recorded. Outputs of attention and of activations differ from
+token to token, so layers after them use a dynamic step per token.
 
-Attention itself, normalisations and residuals are wider, and so is the head of what does not write.
+Attention itself, normalisations and residuals use wider dtypes. So does the head of a model that
+does not generate text.
 
 Shapes: B sequences, S length, D model width.
 """
@@ -23,21 +24,22 @@ from heedful.compiled.linear import joined
 from heedful.layers.block import Block
 
 _ROWS, _LENGTH, _LONGEST = 8, 48, 512
-"""How many random tokens a model reads: so many rows of this length, and one of the longest."""
-_RESERVE = 1.25
-"""How much larger a text's numbers may be than those of random tokens before they are cut."""
+"""Number of random calibration rows, their length, and the length of one further long row."""
+_HEADROOM = 1.25
+"""Ratio by which values of texts may exceed those of random tokens before they are clipped."""
 _BALANCE = 0.7
-"""How far the steps of channels follow their largest numbers. At 1 every channel uses all whole
-numbers, and weights of large channels leave few for the others; at 0 the reverse."""
+"""Degree to which a channel's step follows its absolute maximum. At 1 every channel uses the full
+integer range, and the weights of large channels leave little range for the others; at 0 the
+reverse."""
 
 
 class Int8Linears:
-    """Layers in whole numbers of 8 bits; see ``Linears``.
+    """Compiles layers to int8; see ``Linears``.
 
     Args:
-        largest: of each layer that reads what a normalisation gives, the largest number of each
-            channel of that. Each of shape (D,).
-        dtype: what attention is computed in.
+        largest: absolute maximum of each input channel, for each layer after a normalisation. Each
+            of shape (D,).
+        dtype: dtype of attention.
     """
 
     together: int | None = TOGETHER
@@ -60,34 +62,34 @@ class Int8Linears:
 
 
 def _steps(largest: Tensor) -> Tensor:
-    """Return the step of each channel, for its largest number. Both of shape (D,)."""
+    """Return the step of each channel, given its absolute maximum. Both of shape (D,)."""
     largest = largest.clamp_min(1e-6)
-    share = (largest / largest.max()) ** _BALANCE  # of the largest channel's step
-    return share * (largest / share).max() * _RESERVE / 127
+    ratio = (largest / largest.max()) ** _BALANCE  # relative to the step of the largest channel
+    return ratio * (largest / ratio).max() * _HEADROOM / 127
 
 
 def random_rows(
     begin: Sequence[int], end: Sequence[int], *, vocab_size: int, positions: int | None
 ) -> list[Tensor]:
-    """Draw the tokens that ranges are measured on; always the same ones.
+    """Draw random calibration tokens from a fixed seed.
 
     Args:
-        begin: the special tokens before a text.
-        end: those after it.
-        vocab_size: how many tokens there are.
-        positions: the longest row that the model can read; None for any.
+        begin: special tokens before a text.
+        end: special tokens after a text.
+        vocab_size: vocabulary size.
+        positions: maximum length of the model; None for no limit.
 
     Returns:
-        Batches of rows of one length each. Each of shape (B, S).
+        Batches of rows of equal length. Each of shape (B, S).
     """
     generator = torch.Generator().manual_seed(0)
     longest = min(_LONGEST, positions or _LONGEST)
     batches = []
     for rows, length in ((_ROWS, min(_LENGTH, longest)), (1, longest)):
-        drawn = torch.randint(vocab_size, (rows, length), generator=generator)
-        drawn[:, : len(begin)] = torch.tensor(begin, dtype=drawn.dtype)
-        drawn[:, length - len(end) :] = torch.tensor(end, dtype=drawn.dtype)
-        batches.append(drawn)
+        token_ids = torch.randint(vocab_size, (rows, length), generator=generator)
+        token_ids[:, : len(begin)] = torch.tensor(begin, dtype=token_ids.dtype)
+        token_ids[:, length - len(end) :] = torch.tensor(end, dtype=token_ids.dtype)
+        batches.append(token_ids)
     return batches
 
 
@@ -95,32 +97,32 @@ def random_rows(
 def largest_numbers(
     blocks: Iterable[Block], compute: Callable[[], None]
 ) -> dict[nn.Module, Tensor]:
-    """Measure the largest number of each channel of what normalisations give to linear layers.
+    """Measure the absolute maximum of each input channel of the layers after a normalisation.
 
     Args:
-        blocks: the readable form, in evaluation mode.
-        compute: computes with them; see ``random_rows``.
+        blocks: the uncompiled blocks, in evaluation mode.
+        compute: runs the blocks on calibration tokens; see ``random_rows``.
 
     Returns:
-        Of each of these layers what it reads. Each of shape (D,).
+        The maxima for each of these layers. Each of shape (D,).
     """
     largest: dict[nn.Module, Tensor] = {}
 
-    def keep(readers: Sequence[nn.Module], _: object, inputs: tuple[Tensor, ...]) -> None:
-        size = inputs[0].flatten(0, -2).abs().amax(0).float()
-        size = torch.maximum(largest.get(readers[0], size), size)
-        largest.update(dict.fromkeys(readers, size))
+    def record(layers: Sequence[nn.Module], _: object, inputs: tuple[Tensor, ...]) -> None:
+        maxima = inputs[0].flatten(0, -2).abs().amax(0).float()
+        maxima = torch.maximum(largest.get(layers[0], maxima), maxima)
+        largest.update(dict.fromkeys(layers, maxima))
 
     with ExitStack() as hooks:
         for block in blocks:
-            for module, readers in _after_norms(block):
-                hooks.enter_context(module.register_forward_pre_hook(partial(keep, readers)))
+            for module, layers in _after_normalisation(block):
+                hooks.enter_context(module.register_forward_pre_hook(partial(record, layers)))
         compute()
     return largest
 
 
-def _after_norms(block: Block) -> list[tuple[nn.Module, list[nn.Module]]]:
-    """Return what in a block is called with what a norm gives, and the layers that read it."""
+def _after_normalisation(block: Block) -> list[tuple[nn.Module, list[nn.Module]]]:
+    """Return the modules of a block that receive a normalised input, and their input layers."""
     attention = block.attention.self
     return [
         (attention.key, [attention.query, attention.key, attention.value]),

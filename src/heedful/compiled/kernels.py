@@ -1,7 +1,7 @@
-"""Which kernels the installed torch has for this machine, found by computing with each once.
+"""Detect the kernels that the installed torch has for this machine, by running each once.
 
-Versions and names of CPUs tell less: a kernel may be missing from a build, refuse a number format,
-or be there under the same name with other arguments.
+Versions and CPU names are not enough: a kernel may be missing from a build, not support a dtype, or
+have other arguments under the same name.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ FUSED: dict[str | None, tuple[str, str | None]] = {
     "swish": ("swish", None),
     "tanh": ("tanh", None),
 }
-"""How the packed kernel calls an activation: its name and which algorithm."""
+"""The packed kernel's name and algorithm for each activation."""
 
 
 def pack(weight: Tensor) -> Tensor:
-    """Lay a weight out as the packed kernel reads it. Shape (O, I), opaque; a copy."""
+    """Return a copy of a weight in the opaque layout of the packed kernel. Shape (O, I)."""
     packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous())
     return packed
 
@@ -58,11 +58,11 @@ def multiply_and_add(
 
 
 def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
-    """Return which kernel encoders compute their answers with, and why.
+    """Return the kernel for encoders, and the reason.
 
     Args:
-        dtype: the number format of the weights.
-        device: where they are.
+        dtype: dtype of the weights.
+        device: device of the weights.
     """
     if device.type != "cpu":
         return PLAIN, "packed weights are for CPUs"
@@ -73,12 +73,12 @@ def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
 
 @cache
 def _wrong_with_packed(dtype: torch.dtype) -> str | None:
-    """Return why products of packed weights cannot be had in a number format, if they cannot."""
+    """Return why products of packed weights do not work in a dtype, or None if they do."""
     return why_not(lambda: _products_agree(dtype))
 
 
 def _products_agree(dtype: torch.dtype) -> bool:
-    """Compare each thing that is asked of the packed kernel with the same in plain torch."""
+    """Return whether every used variant of the packed kernel agrees with plain torch."""
     with torch.inference_mode():
         generator = torch.Generator().manual_seed(0)
         hidden, weight, bias, residual = (
@@ -94,7 +94,7 @@ def _products_agree(dtype: torch.dtype) -> bool:
         for name, activation in FUSED.items():
             expected = plain if name is None else ACTIVATIONS[name](plain)
             pairs.append((multiply(hidden, packed, bias, activation), expected))
-        # A sum of 40 products of numbers around 1, rounded once.
+        # A sum of 40 products of values around 1, rounded once.
         tolerance = 64 * torch.finfo(dtype).eps
         return all(
             product.dtype is dtype and bool((product.float() - expected).abs().max() < tolerance)

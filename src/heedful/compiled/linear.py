@@ -1,7 +1,6 @@
-"""Linear layers as compiled models use them: over rows, with what follows the product fused to it.
+"""Linear layers of compiled models: over rows, fused with the operations after the product.
 
-Shapes: N rows (tokens of all sequences, without padding), I width of what comes in, O of what comes
-out.
+Shapes: N rows (tokens of all sequences, without padding), I input width, O output width.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +17,14 @@ class Linear(Protocol):
 
     in_features: int
     dtype: torch.dtype
-    """Of what comes out."""
+    """Dtype of the output."""
 
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Return the product, with the bias and the activation, or the bias and a residual.
+        """Return the product plus bias, followed by an activation or a residual connection.
 
         Args:
             hidden: shape (N, I), contiguous.
-            residual: what is added, where there is no activation. Shape (N, O), contiguous.
+            residual: added to the output; only without activation. Shape (N, O), contiguous.
 
         Returns:
             Shape (N, O).
@@ -34,25 +33,25 @@ class Linear(Protocol):
 
 
 class Linears(Protocol):
-    """How the linear layers of a model are compiled."""
+    """Compiles the linear layers of a model."""
 
     together: int | None
-    """How many tokens a block computes together after its attention; None for all of them."""
+    """Tokens per chunk that a block computes after its attention; None for all tokens."""
 
     def after_norm(
         self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
     ) -> Linear:
-        """Compile layers that read the same, which a layer normalisation gives, as one.
+        """Compile layers with a common input, the output of a layer normalisation, into one.
 
         Args:
-            layers: the readable forms.
-            factor: what the output of the first is multiplied by.
+            layers: the uncompiled layers.
+            factor: factor of the first layer's output.
             activation: a name in ``feedforward.ACTIVATIONS``, or None.
         """
         ...
 
     def after_any(self, weight: Tensor, bias: Tensor | None) -> Linear:
-        """Compile a layer that reads what differs from token to token.
+        """Compile a layer whose input range may differ from token to token.
 
         Args:
             weight: shape (O, I).
@@ -62,13 +61,13 @@ class Linears(Protocol):
 
 
 class PackedLinear:
-    """A linear layer whose weight is kept in the layout of the kernel.
+    """A linear layer whose weight is stored in the layout of the kernel.
 
-    A row's result does not depend on the other rows: one row alone would go another way through the
-    kernel, and so is computed twice.
+    A row's result does not depend on the other rows. A single row would take another code path in
+    the kernel, so it is computed twice.
 
     Args:
-        weight: shape (O, I), in the number format to compute in; a copy is kept.
+        weight: shape (O, I), in the dtype to compute in; it is copied.
         bias: shape (O,), or None.
         activation: a name in ``feedforward.ACTIVATIONS``, or None.
     """
@@ -85,19 +84,19 @@ class PackedLinear:
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return shape (N, O) for shape (N, I); see ``Linear``."""
         if hidden.shape[0] == 1:
-            twice = None if residual is None else residual.expand(2, -1).contiguous()
-            return self(hidden.expand(2, -1).contiguous(), twice)[:1]
+            doubled = None if residual is None else residual.expand(2, -1).contiguous()
+            return self(hidden.expand(2, -1).contiguous(), doubled)[:1]
         if residual is None:
             return kernels.multiply(hidden, self.packed, self.bias, self.activation)
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
 
 
 class AlikeLinears:
-    """Layers that are all compiled alike; see ``Linears``.
+    """Compiles all layers in the same way; see ``Linears``.
 
     Args:
-        kind: makes one of its weight, its bias and the name of its activation.
-        together: how many tokens a block computes together; None for all of them.
+        kind: creates a layer from its weight, its bias and the name of its activation.
+        together: tokens per chunk that a block computes after its attention; None for all tokens.
     """
 
     def __init__(
@@ -119,11 +118,11 @@ class AlikeLinears:
 
 
 def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:
-    """Return the weights and biases of layers that read the same, one under the other.
+    """Return the concatenated weights and biases of layers with a common input.
 
     Args:
-        layers: the layers. Where some have a bias, those of the others are zeros.
-        factor: what the output of the first is multiplied by.
+        layers: the layers. If any has a bias, a missing bias counts as zeros.
+        factor: factor of the first layer's output.
     """
     weight = torch.cat([layer.weight.detach() for layer in layers])
     bias = None

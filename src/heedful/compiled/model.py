@@ -1,4 +1,4 @@
-"""The one joint where a model becomes what computes answers."""
+"""Compile a model for inference."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -21,29 +21,29 @@ from heedful.models.transformer.model import Transformer
 from heedful.models.with_head import WithHead
 
 Rows = Callable[[], Sequence[Tensor]]
-"""Gives batches of token ids, each of shape (B, S), or of pixels."""
+"""Returns batches of token ids, each of shape (B, S), or of pixels."""
 
 
 class Compiled(NamedTuple):
-    """What computes answers."""
+    """A compiled model."""
 
     model: Model
-    """Called as the model that it was made of, and answers the same up to rounding."""
+    """The model; it has the original's call signature, and equal results up to rounding."""
     kernel: str
-    """``"packed"``, ``"int8"``, ``"unpadded"``, or ``"plain"`` for the model as it is."""
+    """``"packed"``, ``"int8"``, ``"unpadded"``, or ``"plain"`` for the unchanged model."""
     reason: str
-    """Why this one, in words for the user."""
+    """The reason for this kernel, in words for the user."""
 
 
 def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
-    """Make the compiled form of a model that is in evaluation mode.
+    """Compile a model that is in evaluation mode.
 
-    The model is not changed. What it has beside its blocks is shared.
+    The model does not change. The compiled model shares all of its modules except the blocks.
 
     Args:
-        model: in the number format and on the device to compute with.
-        int8_rows: gives tokens to measure ranges on, for a form in int8 of a model in float32; see
-            ``random_rows``. If None the form keeps the format of the model.
+        model: the model, in the dtype and on the device to compute with.
+        int8_rows: returns calibration tokens to quantise a float32 model to int8; see
+            ``random_rows``. None keeps the dtype of the model.
     """
     body = model.body
     if isinstance(model, Transformer):
@@ -52,33 +52,33 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return Compiled(model, kernels.PLAIN, obstacle)
     assert isinstance(body, Body)
     causal = isinstance(body, Encoder) and body.config.is_decoder
-    writes = causal and isinstance(model, WithHead) and hasattr(model, "generate")
-    asks = isinstance(body, Encoder) and body.asks_with_positions
-    if int8_rows is not None and asks:
+    generates = causal and isinstance(model, WithHead) and hasattr(model, "generate")
+    enhanced = isinstance(body, Encoder) and body.asks_with_positions
+    if int8_rows is not None and enhanced:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
     kernel, reason = _kernel(next(model.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return _without_padding(model, reason)
     head = None if model is body else getattr(model, "head", None)
-    # The last block computes the first tokens alone; one that is shared does so another way.
+    # The last block computes only the first tokens. A shared block keeps its joint projection.
     last = body.encoder.blocks[-1]
-    alone = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
-    apart = last if (alone or asks) and not causal else None
+    only_first = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
+    separate_query = last if (only_first or enhanced) and not causal else None
     linears: Linears = AlikeLinears(PackedLinear)
     if int8_rows is not None:
-        linears = _int8(body, int8_rows(), writes=writes)
-    blocks = _blocks(body, linears, apart, causal=causal)
+        linears = _int8(body, int8_rows(), generates=generates)
+    blocks = _blocks(body, linears, separate_query, causal=causal)
     stack = CompiledStack(body.encoder, blocks, kernel, causal=causal)
-    twin = model.with_body(body.with_part("encoder", stack))
-    if writes:
+    compiled = model.with_body(body.with_part("encoder", stack))
+    if generates:
         assert isinstance(model, WithHead)
-        assert isinstance(twin, WithHead)
-        twin.compiled_steps = CompiledCausalLM(model, stack, blocks, linears)
-    return Compiled(twin, kernel, reason)
+        assert isinstance(compiled, WithHead)
+        compiled.compiled_steps = CompiledCausalLM(model, stack, blocks, linears)
+    return Compiled(compiled, kernel, reason)
 
 
 def _without_padding(model: Model, reason: str) -> Compiled:
-    """Return a model that computes nothing for padding, where a GPU has a kernel for that."""
+    """Return a model that removes padding, if the GPU has a kernel for packed texts."""
     body = model.body
     if not (isinstance(body, Encoder) and body.encoder.attends_to_texts):
         return Compiled(model, kernels.PLAIN, reason)
@@ -87,15 +87,15 @@ def _without_padding(model: Model, reason: str) -> Compiled:
 
 
 def _kernel(weight: Tensor, int8_rows: Rows | None) -> tuple[str, str]:
-    """Return which kernel computes with weights like this one, and why."""
+    """Return the kernel for weights like this one, and the reason."""
     if int8_rows is None:
         return kernels.of_encoders(weight.dtype, weight.device)
-    there, reason = int8.products(weight.device)
-    return kernels.INT8 if there else kernels.PLAIN, reason
+    supported, reason = int8.products(weight.device)
+    return kernels.INT8 if supported else kernels.PLAIN, reason
 
 
 def _blocks(
-    body: Body, linears: Linears, apart: Block | None, *, causal: bool
+    body: Body, linears: Linears, separate_query: Block | None, *, causal: bool
 ) -> list[CompiledBlock]:
     activation = body.config.hidden_act
     compiled = {
@@ -103,7 +103,7 @@ def _blocks(
             block,
             activation,
             linears,
-            query_apart=block is apart,
+            query_apart=block is separate_query,
             causal=causal,
             distances=body.encoder.distances,
         )
@@ -112,14 +112,14 @@ def _blocks(
     return [compiled[block] for block in body.encoder.blocks]
 
 
-def _int8(body: Body, rows: Sequence[Tensor], *, writes: bool) -> Int8Linears:
+def _int8(body: Body, rows: Sequence[Tensor], *, generates: bool) -> Int8Linears:
     def compute() -> None:
         for batch in rows:
             body(batch)
 
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    # What writes keeps its keys and values in the format of its hidden states.
-    dtype = torch.bfloat16 if bf16 and not writes else torch.float32
+    # A generating model stores keys and values in the dtype of its hidden states.
+    dtype = torch.bfloat16 if bf16 and not generates else torch.float32
     return Int8Linears(largest_numbers(body.encoder.distinct, compute), dtype)
 
 
@@ -129,8 +129,8 @@ def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled
         return Compiled(model, kernel, reason)
     linears = AlikeLinears(PackedLinear)
     if int8_rows is not None:
-        # Ranges measured on random tokens are too small for true texts, and what is cut in one
-        # token can change the rest of a text. So each token has a step of its own.
+        # Ranges measured on random tokens are too small for real texts, and clipping in one token
+        # can change the rest of the text. So each token has a quantisation step of its own.
         linears = AlikeLinears(int8.RowLinear, int8.TOGETHER)
     activation = model.config.activation_function
     blocks = [
@@ -138,6 +138,6 @@ def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled
         for block in model.encoder.blocks
     ]
     encoder = CompiledStack(model.encoder, blocks, kernel)
-    twin = model.with_part("encoder", encoder)
-    twin.compiled_steps = CompiledDecoder(model, linears)
-    return Compiled(twin, kernel, reason)
+    compiled = model.with_part("encoder", encoder)
+    compiled.compiled_steps = CompiledDecoder(model, linears)
+    return Compiled(compiled, kernel, reason)

@@ -1,9 +1,10 @@
-"""Which tokens of a padded batch a compiled encoder computes, and in which order.
+"""Pack the tokens of a padded batch for a compiled encoder.
 
-oneDNN compiles a kernel for each number of rows of a product, which takes a millisecond and stays
-in memory. So copies of one token, which are in no sequence, fill a batch up to one of few sizes.
+For each number of rows of a product, oneDNN compiles a kernel, which takes a millisecond and stays
+in memory. So the number of tokens is rounded up to one of a few sizes. The extra tokens are copies
+of one token that belong to no sequence.
 
-Shapes: B batch, S length, N tokens without padding, with those that fill up, D model width.
+Shapes: B batch, S length, N packed tokens including the copies, D model width.
 """
 
 from itertools import groupby
@@ -15,26 +16,26 @@ from torch import Tensor
 
 from heedful.compiled.attention import Group
 
-_STEPS = 8
-"""Numbers of tokens between a power of two and the next, so that at most an eighth is filled up."""
+_SIZES_PER_DOUBLING = 8
+"""Number of sizes between two powers of two, so that at most an eighth of the tokens are copies."""
 
-_LONGEST_STEP = 64
-"""The most that one is above the one before: to compute more copies would take longer than to
-compile a kernel."""
+_MAX_STEP = 64
+"""Largest difference between two sizes. Computing more copies would take longer than compiling a
+kernel."""
 
 
 class Packing(NamedTuple):
-    """Which tokens of a padded batch are computed, and in which order."""
+    """The packed tokens of a padded batch, and their order."""
 
     groups: list[Group]
     tokens: Tensor | None
-    """Where the tokens stand in the batch laid out as one row; None for all in order. Shape (N,)"""
+    """Index of each token in the flattened batch; None for all tokens in order. Shape (N,)."""
     num_tokens: int
-    """How many of them are no copies; they come first."""
+    """Number of tokens without copies; these come first."""
     firsts: Tensor
-    """Where the first of each sequence stands among them. Shape (B,)."""
+    """Index of each sequence's first token among the packed tokens. Shape (B,)."""
     order: list[int] | None
-    """Which sequence of the batch each of the sorted ones is; None if they are in order."""
+    """Batch index of each sorted sequence; None if they are in order."""
 
     def of_tokens(self, padded: Tensor) -> Tensor:
         """Return shape (N, D) for shape (B, S, D)."""
@@ -43,7 +44,7 @@ class Packing(NamedTuple):
 
 
 def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
-    """Leave out padding, and sort sequences by length.
+    """Remove padding, and sort the sequences by length.
 
     Args:
         mask: bool, True for a token. Shape (B, S), or None if there is no padding.
@@ -55,24 +56,24 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     """
     if mask is not None and not bool(mask[:, 0].all()):
         return None
-    return _grouped(mask, batch, length)
+    return _pack_by_length(mask, batch, length)
 
 
 def pack_unbroken(mask: Tensor | None, batch: int, length: int) -> Packing | None:
-    """Do the same for sequences that may begin with padding; None if one has some inside."""
+    """Like ``pack``, but allow padding on the left; None if a sequence has padding inside."""
     if mask is not None and is_broken(mask):
         return None
-    return _grouped(mask, batch, length)
+    return _pack_by_length(mask, batch, length)
 
 
 def is_broken(mask: Tensor) -> bool:
-    """Tell whether a sequence has padding between its tokens, or no token. Shape (B, S)."""
+    """Return whether a sequence has padding between its tokens, or no token. Shape (B, S)."""
     return bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any())
 
 
-def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
+def _pack_by_length(mask: Tensor | None, batch: int, length: int) -> Packing:
     if mask is None:
-        tokens = _filled(torch.arange(batch * length))
+        tokens = _round_up(torch.arange(batch * length))
         return Packing(
             groups=[Group(batch, length)],
             tokens=tokens if len(tokens) > batch * length else None,
@@ -82,38 +83,38 @@ def _grouped(mask: Tensor | None, batch: int, length: int) -> Packing:
         )
     lengths: list[int] = mask.sum(1).tolist()
     order = sorted(range(batch), key=lambda row: -lengths[row])
-    in_order = order == list(range(batch))
+    is_sorted = order == list(range(batch))
     rows = torch.tensor(order)
-    numbers = torch.arange(batch * length).view(batch, length)
-    if not in_order:
-        mask, numbers = mask[rows], numbers[rows]
-    ordered = [lengths[row] for row in order]
-    ends = torch.tensor(ordered).cumsum(0)
+    indices = torch.arange(batch * length).view(batch, length)
+    if not is_sorted:
+        mask, indices = mask[rows], indices[rows]
+    sorted_lengths = [lengths[row] for row in order]
+    ends = torch.tensor(sorted_lengths).cumsum(0)
     return Packing(
-        groups=[Group(len(list(same)), size) for size, same in groupby(ordered)],
-        tokens=_filled(numbers[mask]),
-        num_tokens=sum(ordered),
+        groups=[Group(len(list(run)), size) for size, run in groupby(sorted_lengths)],
+        tokens=_round_up(indices[mask]),
+        num_tokens=sum(sorted_lengths),
         firsts=F.pad(ends[:-1], (1, 0)),
-        order=None if in_order else order,
+        order=None if is_sorted else order,
     )
 
 
-def _filled(tokens: Tensor) -> Tensor:
-    """Return them, and after them as many copies of the first as fill them up."""
-    step = (1 << (len(tokens) - 1).bit_length()) // (2 * _STEPS)
-    spare = -len(tokens) % min(max(step, 1), _LONGEST_STEP)
-    return torch.cat([tokens, tokens[:1].expand(spare)]) if spare else tokens
+def _round_up(tokens: Tensor) -> Tensor:
+    """Return the tokens, followed by copies of the first token up to the next size."""
+    step = (1 << (len(tokens) - 1).bit_length()) // (2 * _SIZES_PER_DOUBLING)
+    num_copies = -len(tokens) % min(max(step, 1), _MAX_STEP)
+    return torch.cat([tokens, tokens[:1].expand(num_copies)]) if num_copies else tokens
 
 
 def seen_from_first(mask: Tensor) -> Tensor | None:
-    """Return which tokens a causal mask leaves, if each sees those before it that are left.
+    """Return the padding mask contained in a causal mask.
 
     Args:
         mask: bool. Shape (B or 1, 1, S, S).
 
     Returns:
-        Shape (B or 1, S); None if it says anything else.
+        Shape (B or 1, S); None if the mask is not a causal mask combined with a padding mask.
     """
-    left = mask[:, 0, -1]
-    before = torch.ones_like(mask[0, 0]).tril()
-    return left if torch.equal(mask[:, 0], left[:, None] & before) else None
+    padding_mask = mask[:, 0, -1]
+    causal_mask = torch.ones_like(mask[0, 0]).tril()
+    return padding_mask if torch.equal(mask[:, 0], padding_mask[:, None] & causal_mask) else None

@@ -1,4 +1,4 @@
-"""What distances and segments add to the scores of a compiled XLNet; see ``layers/relative.py``.
+"""Distance and segment terms of the scores in a compiled XLNet; see ``layers/relative.py``.
 
 Shapes: B sequences of one length T, N the longest, R distances of the longest: 2 * N - 1, H heads,
 K head width, D model width.
@@ -14,16 +14,16 @@ from heedful.layers.relative import SegmentPositions, meet, shifted
 
 
 class Told(NamedTuple):
-    """What all blocks are told of the tokens of a call."""
+    """Distances and segments of a call's tokens, shared by all blocks."""
 
     vectors: Tensor
-    """Of each distance from N - 1 down to 1 - N. Shape (R, D)."""
+    """Embeddings of the distances from N - 1 down to 1 - N. Shape (R, D)."""
     types: Tensor | None
-    """The segment of each token of all sequences, one after the other; None where all are one."""
+    """Segment ids of the packed tokens of all sequences; None with a single segment."""
 
 
 class LaidOutSegments(NamedTuple):
-    """What the queries of a block meet, for sequences of up to N tokens."""
+    """The vectors to multiply a block's queries with, for sequences of up to N tokens."""
 
     table: Tensor
     """The other segment, then each distance. Shape (H, 1 + R, K)."""
@@ -33,18 +33,20 @@ class LaidOutSegments(NamedTuple):
     """See ``Told``."""
 
     def bias(self, query: Tensor, key: Tensor, tokens: slice) -> Tensor:
-        """Return what is added to the scaled scores. Shape (B, H, T, T).
+        """Return the bias of the scaled scores. Shape (B, H, T, T).
 
         Args:
             query: shape (B, H, T, K).
             key: shape (B, H, T, K).
-            tokens: which of all tokens these are.
+            tokens: slice of these tokens among all packed tokens.
         """
         count, _, length, _ = query.shape
-        spare = self.table.shape[1] // 2 - length  # distances that are too great, on each side
+        num_unneeded = (
+            self.table.shape[1] // 2 - length
+        )  # number of unneeded distances on each side
         table, offset = self.table, self.offset
-        if spare:
-            kept = slice(1 + spare, self.table.shape[1] - spare)
+        if num_unneeded:
+            kept = slice(1 + num_unneeded, self.table.shape[1] - num_unneeded)
             table = torch.cat([table[:, :1], table[:, kept]], 1)
             offset = torch.cat([offset[..., :1], offset[..., kept]], 2)
         products = meet(query, table, offset)
@@ -52,25 +54,25 @@ class LaidOutSegments(NamedTuple):
         if self.types is None:
             return bias
         types = self.types[tokens].view(count, length)
-        apart = (types[:, None, :, None] != types[:, None, None]).to(bias.dtype)
-        return torch.addcmul(bias, apart, products[..., :1])
+        other_segment = (types[:, None, :, None] != types[:, None, None]).to(bias.dtype)
+        return torch.addcmul(bias, other_segment, products[..., :1])
 
 
 class CompiledSegments:
-    """Distances and segments, as a block knows them.
+    """Distance and segment terms of one block.
 
     Args:
         heads: the attention of the block.
-        positions: what it knows of them.
-        dtype: what attention is computed in.
+        positions: its position module.
+        dtype: dtype of attention.
     """
 
     def __init__(self, heads: MultiHead, positions: SegmentPositions, dtype: torch.dtype) -> None:
         self.positions, self.query_bias, self.dtype = positions, heads.query.bias, dtype
 
     def laid_out(self, told: Told) -> LaidOutSegments:
-        """Return what queries meet in a call."""
+        """Return the vectors to multiply the queries of a call with."""
         divided = told.types is not None
-        both = self.positions.table(self.query_bias, told.vectors, divided)
-        table, offset = (each.to(self.dtype) for each in both)
+        tables = self.positions.table(self.query_bias, told.vectors, divided)
+        table, offset = (each.to(self.dtype) for each in tables)
         return LaidOutSegments(table, offset, told.types)

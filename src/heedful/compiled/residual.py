@@ -1,4 +1,4 @@
-"""How a part of a compiled block ends; see ``layers.block.Residual``.
+"""The end of a sublayer of a compiled block; see ``layers.block.Residual``.
 
 Shapes: N rows, D model width.
 """
@@ -22,17 +22,17 @@ class Norm(NamedTuple):
 
     @classmethod
     def of(cls, norm: nn.LayerNorm) -> "Norm":
-        """Return those of the readable form."""
+        """Return the arguments of a layer normalisation module."""
         shape = tuple(norm.normalized_shape)
         return cls(shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
 
 class CompiledResidual:
-    """The projection back to the model width, with the residual fused to it, and the norm.
+    """The output projection fused with the residual connection, and the layer normalisation.
 
     Args:
-        residual: the readable form.
-        linears: how its product is compiled.
+        residual: the uncompiled module.
+        linears: compiles the projection.
     """
 
     def __init__(self, residual: Residual, linears: Linears) -> None:
@@ -41,15 +41,15 @@ class CompiledResidual:
         self.norm = Norm.of(residual.LayerNorm)
 
     def source(self, hidden: Tensor) -> Tensor:
-        """Return what the part computes from. Shape (N, D)."""
+        """Return the sublayer's input: ``hidden``, normalised if pre-norm. Shape (N, D)."""
         return F.layer_norm(hidden, *self.norm) if self.norm_before else hidden
 
     def __call__(self, inner: Tensor, hidden: Tensor) -> Tensor:
         """Return shape (N, D).
 
         Args:
-            inner: what the part computed. Shape (N, inner width).
-            hidden: what it read. Shape (N, D).
+            inner: the sublayer's values before projection. Shape (N, inner width).
+            hidden: the residual. Shape (N, D).
         """
         added = self.dense(inner, hidden)
         return added if self.norm_before else F.layer_norm(added, *self.norm)

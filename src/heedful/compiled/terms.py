@@ -1,4 +1,4 @@
-"""What positions add to the scores of a compiled block, whichever way it knows them."""
+"""Position terms of the attention scores in a compiled block."""
 
 from typing import Any, Protocol
 
@@ -13,29 +13,29 @@ from heedful.layers.relative import SegmentPositions
 
 
 class LaidOutTerms(Protocol):
-    """What positions add, for the sequences of one call."""
+    """Position terms for the sequences of one call."""
 
     def bias(self, query: Tensor, key: Tensor, tokens: slice) -> Tensor | None:
-        """Return what is added to the scaled scores; None if nothing is. Shape (B, H, S, T).
+        """Return the bias of the scaled scores, or None. Shape (B, H, S, T).
 
         Args:
             query: shape (B, H, S, K).
             key: shape (B, H, T, K).
-            tokens: which of all tokens of the call these are.
+            tokens: slice of these tokens among all packed tokens of the call.
         """
 
 
 class Terms(Protocol):
-    """What positions add, as a block has it."""
+    """Position terms of one block."""
 
     def laid_out(self, told: Any) -> LaidOutTerms:
-        """Lay it out for a call, by what all blocks are told of its tokens."""
+        """Lay the terms out for a call, given the information that all blocks share."""
 
 
 def compiled_terms(
     heads: MultiHead, distances: Distances | None, dtype: torch.dtype
 ) -> Terms | None:
-    """Return what positions add to the scores of a block; None if nothing."""
+    """Return the position terms of a block, or None if it has none."""
     if isinstance(heads.distance_embedding, SegmentPositions):
         return CompiledSegments(heads, heads.distance_embedding, dtype)
     if distances is None or heads.disentangled is None:

@@ -1,7 +1,7 @@
-"""Beam search; a beam of 1 takes the likeliest token each time.
+"""Beam search; a beam of 1 is greedy search.
 
-Shapes: B items, A of them still searched, N their active hypotheses, T tokens of each so far, R
-ranked candidates of an item.
+Shapes: B items, A unfinished items, N active hypotheses of these, T tokens generated so far, R
+ranked candidates per item.
 """
 
 import math
@@ -28,31 +28,31 @@ from heedful.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class _Partial:
-    """The active hypotheses, those of an item side by side."""
+class _Active:
+    """The active hypotheses, grouped by item."""
 
     items: NDArray[np.int64]
-    """(N,) the item of each."""
+    """(N,) the item of each hypothesis."""
     tokens: NDArray[np.int64]
     """(N, T)."""
     totals: NDArray[np.float64]
-    """(N,) the sums of penalised log-probabilities, by which they are ranked."""
+    """(N,) the sums of penalised log-probabilities, which rank the hypotheses."""
     log_probabilities: NDArray[np.float64]
     """(N,)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Ranked:
-    """Continuations of each item's hypotheses, best first."""
+    """Candidates: continuations of each item's hypotheses by one token, best first."""
 
     items: NDArray[np.int64]
     """(A,)."""
     parents: NDArray[np.int64]
-    """(A, R) the index of the hypothesis that each continues."""
+    """(A, R) the index of the hypothesis that a candidate continues."""
     token_ids: NDArray[np.int64]
     """(A, R) the next token."""
     totals: NDArray[np.float64]
-    """(A, R) what they are ranked by; -inf for none."""
+    """(A, R) the sums that rank the candidates; -inf for no candidate."""
     log_probabilities: NDArray[np.float64]
     """(A, R)."""
 
@@ -64,21 +64,21 @@ def beam_search(
     options: Search,
     forced: NDArray[np.int64],
 ) -> list[list[Hypothesis]]:
-    """Search all items side by side.
+    """Search all items in one batch.
 
-    A hypothesis that ends inside the beam leaves it, and the next best takes its position. An item
-    is done when as many have ended as the beam is wide, or nothing can change the result.
+    A hypothesis that ends inside the beam leaves it, and the next best one takes its place. An item
+    is done when ``num_beams`` hypotheses have ended, or when its result can no longer change.
 
     Args:
-        step: scores the next tokens.
-        state: the model's state for each item before its first token.
-        first: the token that each item starts with. Shape (B,).
-        options: how to search.
+        step: returns the scores of the next tokens.
+        state: the model state of each item before its first token.
+        first: the start token of each item. Shape (B,).
+        options: the search options.
         forced: see ``candidates.forced_tokens``.
     """
     count = len(first)
     zeros = np.zeros(count)
-    active = _Partial(
+    active = _Active(
         items=np.arange(count),
         tokens=np.empty((count, 0), dtype=np.int64),
         totals=zeros,
@@ -90,16 +90,16 @@ def beam_search(
     for length in range(1, options.max_new_tokens + 1):
         scores, state = step(tokens, state)
         forced_ids = forced[active.items, min(length, forced.shape[1]) - 1]
-        # One more than the beam is wide, in case one of them is the end token.
+        # One more than the beam width, in case one candidate is the end token.
         top = candidates.best(scores, active.tokens, forced_ids, options, options.num_beams + 1)
         ranked = _rank(active, top, options)
         coverage = _coverage(state, len(active.items), options)
-        goes_on = _take_finished(ranked, active, coverage, finished, options)
-        lead = _lead(ranked, goes_on, finished, length, options)
+        continues = _take_finished(ranked, active, coverage, finished, options)
+        lead = _lead(ranked, continues, finished, length, options)
         margins[ranked.items] = np.minimum(margins[ranked.items], _margins(ranked, lead, options))
-        keep = goes_on & ~(lead >= 0)[:, None]
+        keep = continues & ~(lead >= 0)[:, None]
         if length == options.max_new_tokens:
-            _cut_off(ranked, goes_on, active, coverage, finished, options)
+            _add_truncated(ranked, continues, active, coverage, finished, options)
             break
         rows = ranked.parents[keep]
         if not len(rows):
@@ -107,7 +107,7 @@ def beam_search(
         if not np.array_equal(rows, np.arange(len(active.items))):
             state = state.select(torch.from_numpy(rows).to(first.device))
         token_ids = ranked.token_ids[keep]
-        active = _Partial(
+        active = _Active(
             items=active.items[rows],
             tokens=np.concatenate([active.tokens[rows], token_ids[:, None]], 1),
             totals=ranked.totals[keep],
@@ -119,21 +119,21 @@ def beam_search(
     ]
 
 
-def _rank(active: _Partial, top: NextTokens, options: Search) -> _Ranked:
-    """Rank the candidates of each item; of equal ones, those of the better hypothesis first."""
+def _rank(active: _Active, top: NextTokens, options: Search) -> _Ranked:
+    """Rank the candidates of each item. In a tie, the better parent hypothesis comes first."""
     items, starts, sizes = np.unique(active.items, return_index=True, return_counts=True)
-    each = top.token_ids.shape[1]
-    # (A, hypotheses of the fullest item); what other items lack stays at -inf.
+    num_candidates = top.token_ids.shape[1]
+    # (A, most hypotheses of an item). Missing hypotheses of the other items stay at -inf.
     rows = starts[:, None] + np.arange(sizes.max())
     exists = np.arange(sizes.max()) < sizes[:, None]
     rows = np.where(exists, rows, 0)
     totals = active.totals[:, None] + top.penalised  # (N, M)
     grid = np.where(exists[..., None], totals[rows], -np.inf).reshape(len(items), -1)
-    # Each hypothesis can end once, so no more than these go on or end inside the beam; and the best
-    # one outside, for the margin.
+    # Each hypothesis can end only once, so 2 * num_beams candidates hold all that continue or end
+    # inside the beam. One more candidate is the best one outside, for the margin.
     order = np.argsort(-grid, axis=1, kind="stable")[:, : 2 * options.num_beams + 1]  # (A, R)
-    parents = np.take_along_axis(rows, order // each, 1)
-    ranks = order % each
+    parents = np.take_along_axis(rows, order // num_candidates, 1)
+    ranks = order % num_candidates
     return _Ranked(
         items=items,
         parents=parents,
@@ -145,26 +145,28 @@ def _rank(active: _Partial, top: NextTokens, options: Search) -> _Ranked:
 
 def _take_finished(
     ranked: _Ranked,
-    active: _Partial,
+    active: _Active,
     coverage: NDArray[np.float64],
     finished: Sequence[list[Hypothesis]],
     options: Search,
 ) -> NDArray[np.bool_]:
-    """Add what ends inside the beam to the finished texts; return which candidates go on.
+    """Add hypotheses that end inside the beam to the finished ones; return the mask of the others.
+
+    The mask is True for the candidates that continue.
 
     Shape:
         (A, R).
     """
-    possible = ranked.totals > -np.inf
+    allowed = ranked.totals > -np.inf
     ends = ranked.token_ids == options.eos_token_id
-    goes_on: NDArray[np.bool_] = possible & ~ends
-    goes_on &= goes_on.cumsum(1) <= options.num_beams
-    inside = np.arange(ranked.token_ids.shape[1]) < options.num_beams
-    for row, rank in zip(*np.nonzero(possible & ends & inside), strict=True):
-        text = _continued(ranked, active, coverage, row, rank, options)
+    continues: NDArray[np.bool_] = allowed & ~ends
+    continues &= continues.cumsum(1) <= options.num_beams
+    in_beam = np.arange(ranked.token_ids.shape[1]) < options.num_beams
+    for row, rank in zip(*np.nonzero(allowed & ends & in_beam), strict=True):
+        text = _extended(ranked, active, coverage, row, rank, options)
         finished[ranked.items[row]].append(text)
-    # If every token is forbidden, the texts so far are the result.
-    for item in ranked.items[~goes_on.any(1)]:
+    # If every next token is forbidden, the current hypotheses are the result.
+    for item in ranked.items[~continues.any(1)]:
         if not finished[item]:
             finished[item].extend(
                 _hypothesis(
@@ -177,35 +179,35 @@ def _take_finished(
                 )
                 for row in np.flatnonzero(active.items == item)
             )
-    return goes_on
+    return continues
 
 
-def _cut_off(
+def _add_truncated(
     ranked: _Ranked,
-    goes_on: NDArray[np.bool_],
-    active: _Partial,
+    continues: NDArray[np.bool_],
+    active: _Active,
     coverage: NDArray[np.float64],
     finished: Sequence[list[Hypothesis]],
     options: Search,
 ) -> None:
-    """Add texts of the greatest length to the finished ones of items where too few have ended."""
+    """Add hypotheses of maximum length to items with too few finished ones."""
     for row, item in enumerate(ranked.items):
         if len(finished[item]) < options.num_beams:
             finished[item].extend(
-                _continued(ranked, active, coverage, row, rank, options)
-                for rank in np.flatnonzero(goes_on[row])
+                _extended(ranked, active, coverage, row, rank, options)
+                for rank in np.flatnonzero(continues[row])
             )
 
 
-def _continued(
+def _extended(
     ranked: _Ranked,
-    active: _Partial,
+    active: _Active,
     coverage: NDArray[np.float64],
     row: int | np.integer,
     rank: int | np.integer,
     options: Search,
 ) -> Hypothesis:
-    """Build the hypothesis of a candidate."""
+    """Return a candidate as a hypothesis."""
     parent, token_id = ranked.parents[row, rank], ranked.token_ids[row, rank]
     ended = bool(token_id == options.eos_token_id)
     return _hypothesis(
@@ -220,17 +222,17 @@ def _continued(
 
 def _lead(
     ranked: _Ranked,
-    goes_on: NDArray[np.bool_],
+    continues: NDArray[np.bool_],
     finished: Sequence[list[Hypothesis]],
     length: int,
     options: Search,
 ) -> NDArray[np.float64]:
-    """Return by how much each item's result is safe from any change; below 0, it must go on.
+    """Return the lead of each item's result over any later one; if negative, the search goes on.
 
     Shape:
         (A,).
     """
-    best = np.where(goes_on, ranked.totals, -np.inf).max(1)  # (A,)
+    best = np.where(continues, ranked.totals, -np.inf).max(1)  # (A,)
     return np.array(
         [
             np.inf
@@ -244,62 +246,64 @@ def _lead(
 def _lead_of_finished(
     finished: Sequence[Hypothesis], best: float, length: int, options: Search
 ) -> float:
-    """Return by how much the finished texts are better than any active one can become.
+    """Return the lead of the finished hypotheses over the best that an active one can become.
 
-    Every further token adds a log-probability times a number above 0, so a total only falls. The
-    length penalty favours the longest text or, if its power is below 0, the shortest. The coverage
-    penalty is at most 0. So no score can exceed the best total of now with the most favourable
-    length, and in a tie the earlier text wins.
+    Each further token adds a log-probability times a positive number, so a total only falls. The
+    length penalty favours the longest hypothesis or, if its power is negative, the shortest. The
+    coverage penalty is at most 0. So the current best total with the most favourable length is an
+    upper bound of all later scores. In a tie the earlier hypothesis wins.
 
     Args:
-        finished: the texts that have ended.
-        best: the highest total of the active ones.
-        length: how many tokens these have.
-        options: how to search.
+        finished: the finished hypotheses.
+        best: the highest total of the active hypotheses.
+        length: the number of tokens of the active hypotheses.
+        options: the search options.
 
     Returns:
-        The lead as a difference of totals; -inf if too few texts have ended.
+        The lead as a difference of totals; -inf if too few hypotheses are finished.
     """
     if len(finished) < options.num_return_sequences:
         return -math.inf
     worst = sorted(finished, key=lambda text: text.score)[-options.num_return_sequences]
-    longest = options.length_penalty > 0
-    kindest = math.pow(options.max_new_tokens if longest else length + 1, options.length_penalty)
-    # The smaller divisor gives the smaller difference of totals.
-    return (worst.score - best / kindest) * min(kindest, _divisor(worst, options))
+    favours_long = options.length_penalty > 0
+    best_divisor = math.pow(
+        options.max_new_tokens if favours_long else length + 1, options.length_penalty
+    )
+    # The smaller divisor gives the smaller, safer difference of totals.
+    return (worst.score - best / best_divisor) * min(best_divisor, _divisor(worst, options))
 
 
 def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDArray[np.float64]:
-    """Return the smallest difference of totals by which a decision on each item was made.
+    """Return the smallest difference of totals that decided anything for each item in this step.
 
-    The decisions are which candidates are inside the beam, which of those that do not end are kept,
-    and whether nothing can change the result.
+    The decisions are which candidates are inside the beam, which unfinished candidates are kept,
+    and whether the result is final.
 
     Shape:
         (A,).
     """
     width = options.num_beams
-    whole = ranked.totals
+    all_totals = ranked.totals
     ends = ranked.token_ids == options.eos_token_id
-    lasting = -np.sort(-np.where(ends, -np.inf, whole), axis=1)
+    unfinished = -np.sort(-np.where(ends, -np.inf, all_totals), axis=1)
     margins = np.where(lead >= 0, lead, np.inf)
-    for totals in (whole, lasting):
+    for totals in (all_totals, unfinished):
         if totals.shape[1] > width:
             inside, outside = totals[:, width - 1], totals[:, width]
             exists = outside > -np.inf
-            gap = np.subtract(inside, outside, out=np.full(len(whole), np.inf), where=exists)
+            gap = np.subtract(inside, outside, out=np.full(len(all_totals), np.inf), where=exists)
             margins = np.minimum(margins, gap)
     return margins
 
 
 def best_texts(finished: Sequence[Hypothesis], margin: float, options: Search) -> list[Hypothesis]:
-    """Return the best texts of an item, best first, with the smallest margin of its search."""
+    """Return the best hypotheses of an item, best first, with the smallest margin of its search."""
     ranked = sorted(finished, key=lambda text: -text.score)
-    wanted = options.num_return_sequences
-    for better, worse in pairwise(ranked[: wanted + 1]):
+    num_results = options.num_return_sequences
+    for better, worse in pairwise(ranked[: num_results + 1]):
         divisor = min(_divisor(better, options), _divisor(worse, options))
         margin = min(margin, (better.score - worse.score) * divisor)
-    return [replace(text, margin=float(margin)) for text in ranked[:wanted]]
+    return [replace(text, margin=float(margin)) for text in ranked[:num_results]]
 
 
 def _divisor(text: Hypothesis, options: Search) -> float:
@@ -315,7 +319,7 @@ def _hypothesis(
     ended: bool,
     options: Search,
 ) -> Hypothesis:
-    """Build a text with its score."""
+    """Build a hypothesis with its score."""
     return Hypothesis(
         tokens=tuple(tokens.tolist()),
         ended=ended,
@@ -325,14 +329,14 @@ def _hypothesis(
 
 
 def no_source() -> UserError:
-    """Return what is said where coverage counts and there is nothing to cover."""
+    """Return the error for a coverage penalty with a model that has no source."""
     return UserError("coverage_penalty needs a model that attends to a source; this one does not")
 
 
 def _coverage(state: object, count: int, options: Search) -> NDArray[np.float64]:
-    """Return the coverage penalty of each hypothesis, 0 or below, whatever the next token is.
+    """Return the coverage penalty of each hypothesis, at most 0; independent of the next token.
 
-    Wu et al. 2016, equation 14, with the attention that the next token is chosen by.
+    Wu et al. 2016, equation 14. Includes the attention of the step that scores the next token.
 
     Shape:
         (N,).

@@ -1,7 +1,7 @@
-"""What a search that stays on a device keeps of all items, in tensors whose shapes stay the same.
+"""The state of an on-device search, in tensors of fixed shape.
 
-Shapes: B items that are searched, W beam, T most tokens of a text, M nodes of an item, E source
-length, R ranked candidates of an item, F texts of an item that there is room for.
+Shapes: B items in the search, W beam width, T maximum number of tokens, M cache nodes per item, E
+source length, R ranked candidates per item, F capacity for finished texts per item.
 """
 
 import math
@@ -17,39 +17,39 @@ from heedful.decoding.options import FixedSteps, Hypothesis, Search
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Ranked:
-    """Continuations of each item's hypotheses, best first. Each of shape (B, R)."""
+    """Candidates: continuations of each item's hypotheses, best first. Each of shape (B, R)."""
 
     parents: Tensor
-    """Which hypothesis of the item each continues."""
+    """Index of the item's hypothesis that a candidate continues."""
     token_ids: Tensor
     """The next token."""
     totals: Tensor
-    """What they are ranked by; -inf for none."""
+    """The sums that rank the candidates; -inf for no candidate."""
     log_probabilities: Tensor
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Board:
-    """What is kept of all items. A step writes its results where it read them."""
+    """The search state of all items. A step updates it in place."""
 
     number: Tensor
-    """How many tokens hypotheses have. Shape (), int64."""
+    """Number of tokens of each hypothesis. Shape (), int64."""
     damaged: Tensor
-    """Whether a score was not a number. Shape (), bool."""
+    """Whether any score was NaN. Shape (), bool."""
     newest: Tensor
     """The newest tokens. Shape (B, W), int64."""
     tokens: Tensor
     """All tokens so far. Shape (B, W, T), int64."""
     seen: Tensor
-    """Shape (B, W, M), bool."""
+    """Mask of the nodes of each hypothesis. Shape (B, W, M), bool."""
     alive: Tensor
-    """Which hypotheses there are. Shape (B, W), bool."""
+    """Mask of the active hypotheses. Shape (B, W), bool."""
     totals: Tensor
-    """The sums of penalised log-probabilities, by which they are ranked. Shape (B, W), float64."""
+    """The sums of penalised log-probabilities, which rank the hypotheses. Shape (B, W), float64."""
     log_probabilities: Tensor
     """Shape (B, W), float64."""
     coverage: Tensor
-    """Shape (B, W, E); E is 0 where it does not count."""
+    """Shape (B, W, E); E is 0 without a coverage penalty."""
     margins: Tensor
     """Shape (B,), float64."""
     done: Tensor
@@ -62,7 +62,7 @@ class Board:
     def start(
         cls, steps: FixedSteps, first: Tensor, options: Search, forced: NDArray[np.int64]
     ) -> "Board":
-        """Return what is kept before the first step: a hypothesis of each item."""
+        """Return the state before the first step: one empty hypothesis per item."""
         items, width, most = len(first), options.num_beams, options.max_new_tokens
         like = first.new_zeros((), dtype=torch.float64)
         coverage = first.new_zeros((items, 0)) if steps.coverage is None else steps.coverage
@@ -83,46 +83,46 @@ class Board:
         )
 
     def make_room(self, nodes: int) -> None:
-        """Make room for a number of nodes: M."""
+        """Grow the node mask to this number of nodes: M."""
         items, width, before = self.seen.shape
-        more = self.seen.new_zeros(items, width, nodes - before)
-        self.seen = torch.cat([self.seen, more], 2)
+        new_nodes = self.seen.new_zeros(items, width, nodes - before)
+        self.seen = torch.cat([self.seen, new_nodes], 2)
 
     def close_up(self) -> Tensor:
-        """Forget the nodes that no hypothesis is made of any more. The host waits for their number.
+        """Drop the nodes that no hypothesis uses any more. The host waits for their number.
 
         Returns:
-            The nodes that are kept, in their order, as many of each item as of the one that needs
-            the most. Shape (B, M).
+            The nodes to keep, in their order, padded to the largest number of any item. Shape
+            (B, M).
         """
         used = self.seen.any(1)  # (B, M before)
-        most = int(used.sum(1).max())
-        nodes = (~used).long().sort(dim=1, stable=True).indices[:, :most]
+        max_used = int(used.sum(1).max())
+        nodes = (~used).long().sort(dim=1, stable=True).indices[:, :max_used]
         self.seen = self.seen.gather(2, nodes[:, None].expand(-1, self.seen.shape[1], -1))
         return nodes
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items; see ``FixedSteps.keep``."""
+        """Keep these items; see ``FixedSteps.keep``."""
         for field in fields(self):
-            part = getattr(self, field.name)
-            if isinstance(part, Tensor) and part.ndim:
-                setattr(self, field.name, part[items])
+            tensor = getattr(self, field.name)
+            if isinstance(tensor, Tensor) and tensor.ndim:
+                setattr(self, field.name, tensor[items])
         self.finished.keep(items)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Finished:
-    """The texts of each item that have ended, in the order in which they did.
+    """The finished texts of each item, in the order in which they ended.
 
-    Their last column is where a step writes what is no text.
+    The last column is scratch space: a step writes unused entries there.
     """
 
     count: Tensor
-    """How many there are. Shape (B,), int64."""
+    """Number of finished texts. Shape (B,), int64."""
     tokens: Tensor
     """Shape (B, F + 1, T), int64."""
     lengths: Tensor
-    """How many of the tokens are theirs. Shape (B, F + 1), int64."""
+    """Number of valid tokens of each text. Shape (B, F + 1), int64."""
     ended: Tensor
     """Shape (B, F + 1), bool."""
     log_probabilities: Tensor
@@ -132,7 +132,7 @@ class Finished:
 
     @classmethod
     def start(cls, items: int, width: int, most: int, like: Tensor) -> "Finished":
-        """Return room for texts. Those of a step are W at most, and none come after W."""
+        """Return empty storage. A step adds at most W texts, and none once an item has W."""
         room = 2 * width
         return cls(
             count=like.new_zeros(items, dtype=torch.int64),
@@ -153,18 +153,18 @@ class Finished:
         log_probabilities: Tensor,
         scores: Tensor,
     ) -> None:
-        """Add some texts.
+        """Add the selected texts.
 
         Args:
-            which: which of the texts; at most W of an item. Shape (B, N).
+            which: mask of the texts to add; at most W per item. Shape (B, N).
             tokens: shape (B, N, T).
             lengths: shape (B, N).
-            ended: the same.
-            log_probabilities: the same.
-            scores: the same.
+            ended: shape (B, N).
+            log_probabilities: shape (B, N).
+            scores: shape (B, N).
         """
-        trash = self.scores.shape[1] - 1
-        column = torch.where(which, self.count[:, None] + which.cumsum(1) - 1, trash)
+        scratch = self.scores.shape[1] - 1
+        column = torch.where(which, self.count[:, None] + which.cumsum(1) - 1, scratch)
         self.tokens.scatter_(1, column[..., None].expand(tokens.shape), tokens)
         self.lengths.scatter_(1, column, lengths)
         self.ended.scatter_(1, column, ended)
@@ -173,7 +173,7 @@ class Finished:
         self.count += which.sum(1)
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items; see ``FixedSteps.keep``."""
+        """Keep these items; see ``FixedSteps.keep``."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[items])
 

@@ -1,7 +1,7 @@
-"""The best next tokens, after penalties and without those that the options forbid.
+"""The best next tokens, after penalties and without forbidden tokens.
 
-Shapes: B items, N active hypotheses of all items, T tokens of each so far, V vocabulary, M best
-candidates of a hypothesis.
+Shapes: B items, N active hypotheses of all items, T tokens generated so far, V vocabulary, M best
+candidates per hypothesis.
 """
 
 import math
@@ -16,9 +16,9 @@ from torch import Tensor
 from heedful.decoding.options import Search
 from heedful.errors import UserError
 
-# Scores that are worked on at once: they fit into a core's own cache.
+# Scores in one chunk: they fit into the cache of a core.
 _CACHED_SCORES = 2**18
-# Tokens in a group that is compared by its best one, and the vocabulary from which that pays off.
+# Group size for a two-stage top-k, and the smallest vocabulary for which that is faster.
 _GROUP, _LARGE_VOCABULARY = 64, 2048
 
 
@@ -29,28 +29,28 @@ class NextTokens:
     token_ids: NDArray[np.int64]
     """(N, M)."""
     penalised: NDArray[np.float64]
-    """(N, M) their log-probabilities after the repetition penalty, by which hypotheses are ranked;
-    -inf for no candidate."""
+    """(N, M) log-probabilities after the repetition penalty, which rank the hypotheses; -inf for no
+    candidate."""
     log_probabilities: NDArray[np.float64]
-    """(N, M) the same without the penalty."""
+    """(N, M) log-probabilities without the penalty."""
 
 
 def forced_tokens(
     prefixes: Sequence[Sequence[int]] | None, items: int, options: Search
 ) -> NDArray[np.int64]:
-    """Return the tokens that each item must start with, then -1.
+    """Return the forced first tokens of each item, padded with -1.
 
     Args:
-        prefixes: one for each item; None if there are none.
+        prefixes: one prefix per item, or None for no prefixes.
         items: B.
-        options: how to search.
+        options: the search options.
 
     Returns:
-        Shape (B, the longest prefix + 1).
+        Shape (B, length of the longest prefix + 1).
 
     Raises:
-        UserError: the number of prefixes is not that of items, or one is too long or has the end
-            token.
+        UserError: the number of prefixes differs from the number of items, or a prefix is too long
+            or contains the end token.
     """
     prefixes = [()] * items if prefixes is None else prefixes
     if len(prefixes) != items:
@@ -79,14 +79,14 @@ def best(
 ) -> NextTokens:
     """Return the best next tokens of each hypothesis.
 
-    A few rows at a time, so that scores are read from memory once, and each row by itself, so that
-    its result does not depend on the others.
+    Works on chunks of rows, so that scores are read from memory only once. The result of a row does
+    not depend on the other rows.
 
     Args:
-        scores: of each next token, before or after the softmax. Shape (N, V).
+        scores: scores of the next tokens, logits or log-probabilities. Shape (N, V).
         past: the tokens so far. Shape (N, T).
-        forced: the token that must come next, or -1. Shape (N,).
-        options: how to search.
+        forced: the forced next token, or -1. Shape (N,).
+        options: the search options.
         count: M, or less if the vocabulary is smaller.
 
     Raises:
@@ -94,14 +94,14 @@ def best(
     """
     count = min(count, scores.shape[1])
     size = len(scores) if scores.is_cuda else max(1, _CACHED_SCORES // scores.shape[1])
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    chunks: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, len(scores), size):
         rows = slice(start, start + size)
         plain, penalised = penalise(scores[rows], past[rows], options)
         top_scores, indices = _top(penalised, count)
-        parts.append((indices, top_scores, plain.gather(1, indices)))
+        chunks.append((indices, top_scores, plain.gather(1, indices)))
     token_ids, ranked, unpenalised = (
-        torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True)
+        torch.cat(part).cpu().numpy() for part in zip(*chunks, strict=True)
     )
     top = NextTokens(
         token_ids=token_ids,
@@ -114,7 +114,7 @@ def best(
 
 
 def check_scores(scores: NDArray[np.float64]) -> None:
-    """Refuse to search with scores that are not numbers.
+    """Reject scores that are not numbers.
 
     Raises:
         UserError: one of them is NaN.
@@ -124,15 +124,15 @@ def check_scores(scores: NDArray[np.float64]) -> None:
 
 
 def damaged() -> UserError:
-    """Return what is said of a score that is not a number."""
+    """Return the error for a score that is not a number."""
     return UserError("the score of a next token is not a number; the model is damaged")
 
 
 def check_prefixes(token_ids: NDArray[np.int64], vocabulary: int) -> None:
-    """Refuse tokens of prefixes that a vocabulary does not have.
+    """Reject prefix tokens that are not in the vocabulary.
 
     Raises:
-        UserError: there are some.
+        UserError: a token is not in the vocabulary.
     """
     if token_ids.max(initial=-1) >= vocabulary:
         raise UserError(
@@ -141,10 +141,10 @@ def check_prefixes(token_ids: NDArray[np.int64], vocabulary: int) -> None:
 
 
 def check_forbidden(token_ids: Sequence[int], vocabulary: int) -> None:
-    """Refuse forbidden tokens that a vocabulary does not have.
+    """Reject forbidden tokens that are not in the vocabulary.
 
     Raises:
-        UserError: there are some.
+        UserError: a token is not in the vocabulary.
     """
     if token_ids and not 0 <= min(token_ids) <= max(token_ids) < vocabulary:
         raise UserError(
@@ -154,7 +154,7 @@ def check_forbidden(token_ids: Sequence[int], vocabulary: int) -> None:
 
 
 def _force(top: NextTokens, scores: Tensor, forced: NDArray[np.int64]) -> None:
-    """Replace all candidates by the forced token, with its log-probability."""
+    """Replace all candidates with the forced token and its log-probability."""
     rows = np.flatnonzero(forced >= 0)
     if len(rows):
         plain = forced_log_probabilities(scores, rows, forced)
@@ -167,11 +167,11 @@ def _force(top: NextTokens, scores: Tensor, forced: NDArray[np.int64]) -> None:
 def forced_log_probabilities(
     scores: Tensor, rows: NDArray[np.int64], forced: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the log-probability of the forced token of some rows.
+    """Return the log-probability of the forced token of each given row.
 
     Args:
-        scores: of each next token, before or after the softmax. Shape (N, V).
-        rows: indices of the rows whose token is forced. Shape (R,).
+        scores: scores of the next tokens, logits or log-probabilities. Shape (N, V).
+        rows: indices of the rows with a forced token. Shape (R,).
         forced: the forced tokens of all rows. Shape (N,).
 
     Returns:
@@ -189,15 +189,15 @@ def forced_log_probabilities(
 
 
 def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[Tensor, Tensor]:
-    """Return log-probabilities, and the same after penalties, -inf for forbidden tokens.
+    """Return log-probabilities without and with penalties; the latter are -inf if forbidden.
 
-    Without a repetition penalty both are one tensor, so the first is not valid for a forbidden
-    token.
+    Without a repetition penalty both are the same tensor, so the first is not valid for forbidden
+    tokens.
 
     Args:
-        scores: of each next token, before or after the softmax. Shape (N, V).
+        scores: scores of the next tokens, logits or log-probabilities. Shape (N, V).
         past: the tokens so far. Shape (N, T).
-        options: how to search.
+        options: the search options.
 
     Returns:
         Shapes (N, V) and (N, V).
@@ -209,9 +209,9 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
     penalised = plain
     if options.repetition_penalty != 1 and past.shape[1]:
         repeated = torch.from_numpy(past).to(scores.device)
-        # The paper divides logits, whose zero means nothing; this multiplies log-probabilities.
-        lowered = options.repetition_penalty * plain.gather(1, repeated)
-        penalised = plain.scatter(1, repeated, lowered)
+        # The paper divides logits, whose zero is arbitrary. This multiplies log-probabilities.
+        lower = options.repetition_penalty * plain.gather(1, repeated)
+        penalised = plain.scatter(1, repeated, lower)
     forbidden = list(options.never)
     if past.shape[1] < options.min_new_tokens:
         forbidden.append(options.eos_token_id)
@@ -226,19 +226,22 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
 
 
 def repeating(past: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return each next token, as row and token id, that would repeat ``size`` tokens.
+    """Return the next tokens that would repeat an n-gram of ``size`` tokens.
 
     Args:
         past: the tokens so far. Shape (N, T).
-        size: at least 1.
+        size: n, at least 1.
+
+    Returns:
+        The rows and the token ids.
     """
     length = past.shape[1]
     if length < size:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    runs = np.lib.stride_tricks.sliding_window_view(past, size, axis=1)  # (N, T - size + 1, s.)
+    ngrams = np.lib.stride_tricks.sliding_window_view(past, size, axis=1)  # (N, T - size + 1, s.)
     newest = past[:, None, length - size + 1 :]  # (N, 1, size - 1)
-    rows, starts = np.nonzero((runs[..., :-1] == newest).all(-1))
-    return rows, runs[rows, starts, -1]
+    rows, starts = np.nonzero((ngrams[..., :-1] == newest).all(-1))
+    return rows, ngrams[rows, starts, -1]
 
 
 def _log_softmax(scores: Tensor) -> Tensor:
@@ -248,8 +251,8 @@ def _log_softmax(scores: Tensor) -> Tensor:
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the highest scores of each row and their token ids, highest first.
 
-    The vocabulary is divided into groups. The highest scores are in the groups with the highest
-    maximum, so only those groups are searched.
+    Splits the vocabulary into groups. The highest scores are in the groups with the highest
+    maxima, so only those groups are searched.
 
     Args:
         scores: shape (N, V).
@@ -263,13 +266,13 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if vocabulary < _LARGE_VOCABULARY or count >= groups:
         top = scores.topk(count)
         return top.values, top.indices
-    # Those of a group side by side, which is how a CPU compares fast.
+    # The tokens of a group are adjacent in memory, which is fastest on a CPU.
     grouped = scores[:, : groups * _GROUP].view(rows, groups, _GROUP)
     chosen = grouped.amax(2).topk(count).indices  # (N, M)
     members = torch.arange(_GROUP, device=scores.device)
     token_ids = (chosen[..., None] * _GROUP + members).flatten(1)  # (N, M * _GROUP)
     if groups * _GROUP < vocabulary:
-        rest = torch.arange(groups * _GROUP, vocabulary, device=scores.device)
-        token_ids = torch.cat([token_ids, rest.expand(rows, -1)], 1)
+        remainder = torch.arange(groups * _GROUP, vocabulary, device=scores.device)
+        token_ids = torch.cat([token_ids, remainder.expand(rows, -1)], 1)
     top = scores.gather(1, token_ids).topk(count)
     return top.values, token_ids.gather(1, top.indices)

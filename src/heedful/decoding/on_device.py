@@ -1,10 +1,10 @@
-"""Beam search where all that is kept stays on a device, and a step has the same shapes each time.
+"""Beam search with all state on the device and the same tensor shapes at each step.
 
-The host asks for one step after another and looks only now and then who is done, so that the
-device never waits for it. A GPU records the second step as a CUDA graph and plays it from then on:
-the host launches a step at once, whatever it is made of. The result is that of ``beam.py``.
+The host launches step after step and checks only every few steps which items are done, so the
+device never waits for the host. On a GPU the second step is captured as a CUDA graph and replayed
+from then on, so that a single launch runs a whole step. The result is that of ``beam.py``.
 
-What is kept is in ``board.py``, what a step does in ``rules.py``.
+The state is in ``board.py``, the logic of a step in ``rules.py``.
 
 Shapes: B items.
 """
@@ -25,24 +25,24 @@ from heedful.decoding.candidates import check_forbidden, check_prefixes, damaged
 from heedful.decoding.options import FixedSteps, Hypothesis, Search
 from heedful.decoding.rules import Rules
 
-_LOOK = 8
-"""Steps between two looks at who is done."""
+_CHECK_EVERY = 8
+"""Steps between two checks of which items are done."""
 
-_RECORDING = threading.Lock()
-"""A process records one graph at a time."""
+_CAPTURE_LOCK = threading.Lock()
+"""A process captures one CUDA graph at a time."""
 
 
 def beam_search_on_device(
     steps: FixedSteps, first: Tensor, options: Search, forced: NDArray[np.int64]
 ) -> list[list[Hypothesis]]:
-    """Search all items side by side; see ``beam.beam_search``.
+    """Search all items in one batch; see ``beam.beam_search``.
 
-    Items that are done are computed on, until half of all are.
+    Finished items stay in the batch until half of all items are finished.
 
     Args:
-        steps: score the next tokens.
-        first: the token that each item starts with. Shape (B,).
-        options: how to search; without draws.
+        steps: returns the scores of the next tokens.
+        first: the start token of each item. Shape (B,).
+        options: the search options, without sampling.
         forced: see ``candidates.forced_tokens``.
 
     Raises:
@@ -51,33 +51,36 @@ def beam_search_on_device(
     check_prefixes(forced, steps.vocabulary)
     if options.coverage_penalty and steps.coverage is None:
         raise no_source()
-    early = [options.eos_token_id] if options.min_new_tokens else []
-    check_forbidden([*options.never, *early], steps.vocabulary)
+    end_token = [options.eos_token_id] if options.min_new_tokens else []
+    check_forbidden([*options.never, *end_token], steps.vocabulary)
     board = Board.start(steps, first, options, forced)
     rules = Rules.of(options, first.device)
-    width, most = options.num_beams, options.max_new_tokens
+    width, limit = options.num_beams, options.max_new_tokens
     texts: list[list[Hypothesis]] = [[] for _ in range(len(first))]
     items = np.arange(len(first))
-    room, base, launch = 0, 0, None
-    for length in range(1, most + 1):
-        if length > room:
-            if room:
+    capacity, base, launch = 0, 0, None
+    for length in range(1, limit + 1):
+        if length > capacity:
+            if capacity:
                 steps.keep_nodes(board.close_up())
-            # What is attended to, seen or not, takes time and memory: room is made bit by bit. But
-            # to record takes as long as many steps, so each bit is as much as there is.
-            filled, more = board.seen.shape[2], min(max(room, 8 * _LOOK), most - room)
-            base, room = filled - room * width, room + more
-            board.make_room(filled + more * width)
-            steps.make_room(filled + more * width)
+            # All nodes cost time and memory, even masked ones, so the cache grows in chunks. But a
+            # graph capture takes as long as many steps, so each chunk doubles the cache.
+            filled, added = (
+                board.seen.shape[2],
+                min(max(capacity, 8 * _CHECK_EVERY), limit - capacity),
+            )
+            base, capacity = filled - capacity * width, capacity + added
+            board.make_room(filled + added * width)
+            steps.make_room(filled + added * width)
             launch = None
         if launch is None:
             launch = _Launch(partial(rules.advance, steps, board, base), first.device)
         launch()
-        if length % _LOOK and length < most:
+        if length % _CHECK_EVERY and length < limit:
             continue
         if board.damaged.item():
             raise damaged()
-        done = board.done.cpu().numpy() | (length == most)
+        done = board.done.cpu().numpy() | (length == limit)
         if 2 * done.sum() >= len(items):
             finished, margins = board.finished.texts(), board.margins.tolist()
             for row in np.flatnonzero(done):
@@ -92,16 +95,16 @@ def beam_search_on_device(
 
 
 def records(device: torch.device) -> bool:
-    """Tell whether a device can record a step."""
+    """Return whether the device can capture a step as a graph."""
     return device.type == "cuda"
 
 
 class _Launch:
-    """Takes the same step again and again: on a GPU all of it at once, but for the first.
+    """Runs the same step repeatedly: on a GPU as a CUDA graph, after the first call.
 
     Args:
-        step: reads and writes the same tensors each time, and never asks for a number.
-        device: where they are.
+        step: reads and writes the same tensors at each call, and never reads a value on the host.
+        device: device of these tensors.
     """
 
     def __init__(self, step: Callable[[], None], device: torch.device) -> None:
@@ -109,7 +112,7 @@ class _Launch:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        """Take the step."""
+        """Run the step."""
         if self.graph is not None:
             self.graph.replay()
             return
@@ -125,9 +128,9 @@ class _Launch:
                 warnings.warn(message, stacklevel=2)
 
     def _recorded(self) -> "torch.cuda.CUDAGraph":
-        """Record the step; what is recorded is not computed."""
+        """Capture the step as a graph, without running it."""
         graph = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile, but not record.
-        with _RECORDING, torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        # Other threads may use the device meanwhile, but not capture.
+        with _CAPTURE_LOCK, torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.step()
         return graph

@@ -1,7 +1,7 @@
-"""The options of a search, what it needs from a model, and what it returns.
+"""The options and results of a search, and the interface that a model must provide.
 
-Shapes: N hypotheses of all items that go on, B items, W beam, M nodes of an item, E source length,
-V vocabulary.
+Shapes: N active hypotheses of all items, B items, W beam width, M cache nodes per item, E source
+length, V vocabulary.
 """
 
 import math
@@ -15,13 +15,13 @@ from heedful.errors import UserError
 
 
 class Selectable(Protocol):
-    """What a model keeps for each hypothesis, such as a cache."""
+    """Per-hypothesis state of a model, such as a KV cache."""
 
     def select(self, rows: Tensor) -> Self:
-        """Return the state of some rows, in that order; a row may come several times.
+        """Return the state of the given rows, in that order; a row may be repeated.
 
         Args:
-            rows: indices of rows. Shape (N,), int64.
+            rows: indices of the rows. Shape (N,), int64.
         """
         ...
 
@@ -32,7 +32,7 @@ class Covering(Protocol):
 
     @property
     def coverage(self) -> Tensor:
-        """The attention that each source token got from all tokens so far; 1 for padding.
+        """Total attention weight of each source token over all generated tokens; 1 for padding.
 
         Shape (N, E).
         """
@@ -42,104 +42,108 @@ class Covering(Protocol):
 State = TypeVar("State", bound=Selectable)
 
 NextScores = Callable[[Tensor, State], tuple[Tensor, State]]
-"""Maps the newest token of each hypothesis, shape (N,), and their state to the score of each next
-token, before or after the softmax, shape (N, V), and the new state. The hypotheses of an item are
-side by side, the items in the order of the input."""
+"""Maps the newest token of each hypothesis, shape (N,), and the state to the scores of the next
+tokens, shape (N, V), and the new state. Scores are logits or log-probabilities. Hypotheses are
+grouped by item, and items are in input order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Newest:
-    """What a step is asked for: what follows the newest token of each hypothesis."""
+    """Input of a step: the newest token of each hypothesis."""
 
     tokens: Tensor
     """Shape (B, W), int64."""
     nodes: Tensor
-    """The nodes where their keys and values go. Shape (W,), int64."""
+    """The nodes that store the keys and values of these tokens. Shape (W,), int64."""
     seen: Tensor
-    """Which nodes each hypothesis is made of, its newest included. Shape (B, W, M), bool."""
+    """Mask of the nodes of each hypothesis, its newest included. Shape (B, W, M), bool."""
     number: Tensor
-    """How many tokens each has been given before. Shape (), int64."""
+    """Number of earlier tokens of each hypothesis. Shape (), int64."""
 
 
 class FixedSteps(Protocol):
-    """What takes the steps, and keeps what a model needs of the hypotheses in a fixed room.
+    """Decoding steps with state of a fixed shape.
 
-    Items have W hypotheses from the first step on; who is not there yet is computed and not read.
+    Each item has W hypotheses from the first step on. Inactive ones are computed but not used.
+
+    A node is a cache position, which holds the keys and values of one token.
     """
 
     vocabulary: int
     """V."""
     read: Tensor
-    """Which nodes are filled before the first step. Shape (B, nodes of prompts), bool."""
+    """Mask of the nodes filled before the first step. Shape (B, nodes of prompts), bool."""
     coverage: Tensor | None
-    """How much has been attended to each source token before the first step, if that counts. Shape
-    (B, E)."""
+    """Total attention weight of each source token before the first step; None without a coverage
+    penalty. Shape (B, E)."""
 
     def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
-        """Return the scores of next tokens, and how much is attended to the source, if that counts.
+        """Return the scores of the next tokens and the attention weights of the source.
+
+        The weights are None without a coverage penalty.
 
         Shapes:
             (B, W, V) and (B, W, E).
         """
 
     def make_room(self, nodes: int) -> None:
-        """Make room for a number of nodes: M."""
+        """Grow the cache to this number of nodes: M."""
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep some nodes of each item, in that order, and forget the others.
+        """Keep these nodes of each item, in this order, and drop the others.
 
         Args:
             nodes: shape (B, M), int64.
         """
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items, and forget the others.
+        """Keep these items and drop the others.
 
         Args:
-            items: their numbers, in ascending order. Shape (B,), int64.
+            items: indices of the items, in ascending order. Shape (B,), int64.
         """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """How to search for a text; the names are the reference's.
+    """Search options, with the names of the reference library.
 
     Raises:
-        UserError: a value is out of range, or two cannot be combined.
+        UserError: a value is out of range, or two options are incompatible.
     """
 
     eos_token_id: int
-    """The token that ends a text, the end token."""
+    """The end token."""
     max_new_tokens: int = 64
-    """The most tokens, the end token included."""
+    """Maximum number of tokens, the end token included."""
     min_new_tokens: int = 0
-    """The fewest tokens before the end token."""
+    """Minimum number of tokens before the end token."""
     num_beams: int = 1
-    """Hypotheses kept for each item; 1 is greedy."""
+    """Beam width; 1 is greedy search."""
     num_return_sequences: int = 1
-    """Texts to return for each item: the best of the beam, or samples."""
+    """Number of texts to return per item: the best of the beam, or samples."""
     length_penalty: float = 1.0
-    """A score is the log-probability divided by the length to this power: 0 ranks by probability,
-    1 by the mean over the tokens."""
+    """Exponent of the length that divides the log-probability to give the score: 0 ranks by
+    probability, 1 by the mean over the tokens."""
     coverage_penalty: float = 0.0
-    """Lowers the score for source tokens whose attention adds up to less than 1: the weight beta of
-    Wu et al. 2016, equation 14. Needs a model that attends to a source."""
+    """Lowers the score for source tokens whose total attention weight is below 1: the weight beta
+    of Wu et al. 2016, equation 14. Needs a model that attends to a source."""
     repetition_penalty: float = 1.0
-    """Multiplies the log-probability of a token that was generated already (Keskar et al. 2019,
-    section 4.1): above 1, repetition becomes less likely."""
+    """Multiplies the log-probability of tokens that were already generated (Keskar et al. 2019,
+    section 4.1): values above 1 make repetition less likely."""
     no_repeat_ngram: int = 0
-    """No sequence of this many tokens is generated twice (Paulus et al. 2018, section 2.5); 0 for
-    no limit. What a text goes on from, its prompt, does not count."""
+    """No n-gram of this many tokens is generated twice (Paulus et al. 2018, section 2.5); 0 for
+    no limit. The prompt does not count."""
     do_sample: bool = False
-    """Whether to draw each token by its probability instead of searching."""
+    """Whether to sample each token instead of searching."""
     temperature: float = 1.0
-    """Divides the log-probabilities before drawing: below 1 is safer, above 1 more varied."""
+    """Divides the log-probabilities before sampling: below 1 is safer, above 1 more varied."""
     top_k: int = 0
-    """Draw among this many likeliest tokens (Fan et al. 2018); 0 for all."""
+    """Sample only from this many most likely tokens (Fan et al. 2018); 0 for all."""
     top_p: float = 1.0
-    """Draw among the fewest tokens that have this probability together (Holtzman et al. 2020)."""
+    """Sample from the fewest tokens with at least this total probability (Holtzman et al. 2020)."""
     seed: int = 0
-    """Determines the draws, together with the number of the item."""
+    """Seed of the samples, combined with the index of the item."""
     never: tuple[int, ...] = ()
     """Tokens that are never generated, such as padding."""
 
@@ -188,19 +192,19 @@ class Hypothesis:
     """A generated text."""
 
     tokens: tuple[int, ...]
-    """Its tokens, without the start and end tokens."""
+    """The tokens, without the start and end tokens."""
     ended: bool
-    """Whether it ended with the end token, rather than at ``max_new_tokens``."""
+    """Whether it ended with the end token rather than at ``max_new_tokens``."""
     log_probability: float
-    """Of its tokens, and of the end token if there is one."""
+    """Log-probability of the tokens, including the end token if there is one."""
     score: float
-    """Its log-probability after all penalties, by which the hypotheses of an item are ranked."""
+    """The log-probability after all penalties, which ranks the hypotheses of an item."""
     margin: float = field(default=math.inf, compare=False)
-    """How close the search for its item was: the smallest difference of log-probabilities by which
-    one hypothesis was kept and another dropped. For a sample: by which one of its tokens was drawn
-    rather than another."""
+    """How close the search for the item was: the smallest difference of log-probabilities that kept
+    one hypothesis and dropped another. For a sample, the smallest difference that made one token
+    win over another."""
 
 
 def length_divisor(length: int, ended: bool, options: Search) -> float:
-    """Return what a text's log-probability is divided by; the end token counts in its length."""
+    """Return the divisor of a text's log-probability; the end token counts in its length."""
     return math.pow(max(length + ended, 1), options.length_penalty)

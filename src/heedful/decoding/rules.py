@@ -1,10 +1,10 @@
-"""A step of a search that stays on a device: how hypotheses go on and end.
+"""A step of an on-device search: which hypotheses continue and which end.
 
-It reads and writes the tensors of a board, always in the same way, and never asks for a number. So
-a GPU can record it, and play it again.
+A step runs the same operations on the same tensors each time and never reads a value on the host.
+So it can be captured as a CUDA graph and replayed.
 
-Shapes: B items that are searched, W beam, V vocabulary, T most tokens of a text, E source length, C
-candidates of a hypothesis, R ranked candidates of an item.
+Shapes: B items in the search, W beam width, V vocabulary, T maximum number of tokens, E source
+length, C candidates per hypothesis, R ranked candidates per item.
 """
 
 import math
@@ -20,36 +20,39 @@ from heedful.decoding.options import FixedSteps, Newest, Search, length_divisor
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Rules:
-    """How hypotheses go on and end, with what of it is looked up on the device."""
+    """The rules of a search, with their lookup tables on the device."""
 
     options: Search
     never: Tensor
-    """The tokens that are never generated. Int64."""
+    """Tokens that are never generated. Int64."""
     divisors: Tensor
-    """What the score of a text is divided by, by its length. Shape (T + 2,), float64."""
+    """Divisor of the total of a text, indexed by its length. Shape (T + 2,), float64."""
     kindest: Tensor
-    """The same of the most favourable length that a hypothesis of each length can come to."""
+    """Divisor for the most favourable final length, indexed by the current length. Shape (T + 1,),
+    float64."""
 
     @classmethod
     def of(cls, options: Search, device: torch.device) -> "Rules":
-        """Look up for all lengths what depends on them."""
-        most = options.max_new_tokens
-        divisors = [length_divisor(length, False, options) for length in range(most + 2)]
-        later = [divisors[most] if options.length_penalty > 0 else each for each in divisors[1:]]
+        """Compute the lookup tables for all lengths."""
+        max_length = options.max_new_tokens
+        divisors = [length_divisor(length, False, options) for length in range(max_length + 2)]
+        best_divisors = [
+            divisors[max_length] if options.length_penalty > 0 else each for each in divisors[1:]
+        ]
         return cls(
             options=options,
             never=torch.tensor(options.never, dtype=torch.int64, device=device),
             divisors=torch.tensor(divisors, dtype=torch.float64, device=device),
-            kindest=torch.tensor(later, dtype=torch.float64, device=device),
+            kindest=torch.tensor(best_divisors, dtype=torch.float64, device=device),
         )
 
     def advance(self, steps: FixedSteps, board: Board, base: int) -> None:
-        """Take a step with all items.
+        """Run one step for all items.
 
         Args:
-            steps: score the next tokens.
-            board: what is kept; written to.
-            base: where the nodes of a step begin, less W for each step before it.
+            steps: returns the scores of the next tokens.
+            board: the state, updated in place.
+            base: first node of the step, minus W for each earlier step.
         """
         width = self.options.num_beams
         columns = torch.arange(width, device=board.newest.device)
@@ -62,20 +65,20 @@ class Rules:
             board.coverage += attended
         ranked = self._rank(logits, board)
         coverage = self._coverage(board)
-        searched = ~board.done[:, None]
-        goes_on = self._take_finished(ranked, board, coverage, searched)
-        lead = self._lead(ranked, goes_on, board)
-        # Of an item that is done nothing is ranked any more, so its margin stays.
+        active_items = ~board.done[:, None]
+        continues = self._take_finished(ranked, board, coverage, active_items)
+        lead = self._lead(ranked, continues, board)
+        # An item that is done has no candidates any more, so its margin stays.
         board.margins.copy_(torch.minimum(board.margins, self._margins(ranked, lead)))
         last = board.number + 1 == self.options.max_new_tokens
-        lacking = board.finished.count[:, None] < width
-        self._finish(ranked, board, coverage, goes_on & searched & lacking & last)
-        keep = goes_on & searched & (lead < 0)[:, None]
+        needs_more = board.finished.count[:, None] < width
+        self._finish(ranked, board, coverage, continues & active_items & needs_more & last)
+        keep = continues & active_items & (lead < 0)[:, None]
         board.done |= ~keep.any(1)
-        _go_on(ranked, board, keep)
+        _continue(ranked, board, keep)
 
     def _rank(self, logits: Tensor, board: Board) -> Ranked:
-        """Rank the candidates of each item; of equal ones, those of the better hypothesis first."""
+        """Rank the candidates of each item. In a tie, the better parent hypothesis comes first."""
         plain = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
         penalised = self._penalise(plain, board)  # (B, W, V)
         width = self.options.num_beams
@@ -84,14 +87,14 @@ class Rules:
         log_probabilities = plain.gather(2, token_ids).double()
         prefix = board.number.clamp(max=board.forced.shape[1] - 1)
         forced = board.forced.index_select(1, prefix[None])[..., None]  # (B, 1, 1)
-        must = forced >= 0
+        is_forced = forced >= 0
         forced = forced.clamp(min=0).expand(-1, width, 1)
-        # Only the first candidate is one, and it is the token that must come.
-        only = plain.gather(2, forced).double()
-        first = torch.arange(token_ids.shape[2], device=logits.device) == 0
-        log_probabilities = torch.where(must, only, log_probabilities)
-        scores = torch.where(must, torch.where(first, only, -math.inf), scores)
-        token_ids = torch.where(must, forced, token_ids)
+        # With a forced token, only the first candidate counts, and it is that token.
+        forced_scores = plain.gather(2, forced).double()
+        is_first = torch.arange(token_ids.shape[2], device=logits.device) == 0
+        log_probabilities = torch.where(is_forced, forced_scores, log_probabilities)
+        scores = torch.where(is_forced, torch.where(is_first, forced_scores, -math.inf), scores)
+        token_ids = torch.where(is_forced, forced, token_ids)
         board.damaged |= (scores.isnan().any(2) & board.alive & ~board.done[:, None]).any()
         grid = torch.where(board.alive[..., None], board.totals[..., None] + scores, -math.inf)
         totals, order = grid.flatten(1).sort(descending=True, stable=True)
@@ -106,31 +109,31 @@ class Rules:
         )
 
     def _penalise(self, plain: Tensor, board: Board) -> Tensor:
-        """Return log-probabilities after penalties, -inf for tokens that are forbidden now.
+        """Return log-probabilities after penalties; -inf for tokens that are forbidden now.
 
         See ``candidates.penalise``.
         """
         options, number = self.options, board.number
         vocabulary = plain.shape[2]
-        places = torch.arange(board.tokens.shape[2], device=plain.device)  # (T,)
+        positions = torch.arange(board.tokens.shape[2], device=plain.device)  # (T,)
         penalised = plain
         if options.repetition_penalty != 1:
-            earlier = torch.where(places < number, board.tokens, vocabulary)
-            repeated = _among(earlier, vocabulary)
+            earlier = torch.where(positions < number, board.tokens, vocabulary)
+            repeated = _occurrence_mask(earlier, vocabulary)
             penalised = torch.where(repeated, plain * options.repetition_penalty, plain)
         if options.never:
             penalised = penalised.index_fill(2, self.never, -math.inf)
         if options.min_new_tokens:
             ids = torch.arange(vocabulary, device=plain.device)
-            early = (ids == options.eos_token_id) & (number < options.min_new_tokens)
-            penalised = penalised.masked_fill(early, -math.inf)
+            is_early_end = (ids == options.eos_token_id) & (number < options.min_new_tokens)
+            penalised = penalised.masked_fill(is_early_end, -math.inf)
         size = options.no_repeat_ngram
         if 0 < size <= board.tokens.shape[2]:
-            runs = board.tokens.unfold(2, size, 1)  # (B, W, starts, size)
-            newest = (number - size + 1 + places[: size - 1]).clamp(min=0)
-            same = (runs[..., :-1] == board.tokens.index_select(2, newest)[:, :, None]).all(-1)
-            same = same & (places[: runs.shape[2]] <= number - size)
-            repeated = _among(torch.where(same, runs[..., -1], vocabulary), vocabulary)
+            ngrams = board.tokens.unfold(2, size, 1)  # (B, W, starts, size)
+            newest = (number - size + 1 + positions[: size - 1]).clamp(min=0)
+            same = (ngrams[..., :-1] == board.tokens.index_select(2, newest)[:, :, None]).all(-1)
+            same = same & (positions[: ngrams.shape[2]] <= number - size)
+            repeated = _occurrence_mask(torch.where(same, ngrams[..., -1], vocabulary), vocabulary)
             penalised = penalised.masked_fill(repeated, -math.inf)
         return penalised
 
@@ -143,43 +146,43 @@ class Rules:
         return logs.sum(2) * self.options.coverage_penalty
 
     def _take_finished(
-        self, ranked: Ranked, board: Board, coverage: Tensor, searched: Tensor
+        self, ranked: Ranked, board: Board, coverage: Tensor, active_items: Tensor
     ) -> Tensor:
-        """Add what ends inside the beam to the finished texts; return which candidates go on.
+        """Finish the hypotheses that end inside the beam; return the mask of those that continue.
 
         Shape:
             (B, R).
         """
         width = self.options.num_beams
-        possible = ranked.totals > -math.inf
+        allowed = ranked.totals > -math.inf
         ends = ranked.token_ids == self.options.eos_token_id
-        goes_on = possible & ~ends
-        goes_on &= goes_on.cumsum(1) <= width
-        inside = torch.arange(ends.shape[1], device=ends.device) < width
-        self._finish(ranked, board, coverage, possible & ends & inside & searched)
-        # If every token is forbidden, the texts so far are the result.
-        stuck = ~goes_on.any(1) & (board.finished.count == 0)
+        continues = allowed & ~ends
+        continues &= continues.cumsum(1) <= width
+        in_beam = torch.arange(ends.shape[1], device=ends.device) < width
+        self._finish(ranked, board, coverage, allowed & ends & in_beam & active_items)
+        # If every next token is forbidden, the current hypotheses are the result.
+        dead_end = ~continues.any(1) & (board.finished.count == 0)
         number = board.number.expand(board.totals.shape)
         board.finished.add(
-            board.alive & searched & stuck[:, None],
+            board.alive & active_items & dead_end[:, None],
             tokens=board.tokens,
             lengths=number,
             ended=torch.zeros_like(board.alive),
             log_probabilities=board.log_probabilities,
             scores=board.totals / self.divisors[number] + coverage,
         )
-        return goes_on
+        return continues
 
-    def _finish(self, ranked: Ranked, board: Board, coverage: Tensor, which: Tensor) -> None:
-        """Add the texts of some candidates, shape (B, R), to the finished ones."""
+    def _finish(self, ranked: Ranked, board: Board, coverage: Tensor, mask: Tensor) -> None:
+        """Add the selected candidates to the finished texts. Shape of the mask: (B, R)."""
         ended = ranked.token_ids == self.options.eos_token_id
         rows = ranked.parents[..., None].expand(-1, -1, board.tokens.shape[2])
         tokens = board.tokens.gather(1, rows)
-        # The end token is written here, too, and not read.
+        # This writes the end token too, but it is never read.
         tokens.index_copy_(2, board.number[None], ranked.token_ids[..., None])
-        length = board.number + 1  # the end token counts in it
+        length = board.number + 1  # includes the end token
         board.finished.add(
-            which,
+            mask,
             tokens=tokens,
             lengths=length - ended.long(),
             ended=ended,
@@ -188,31 +191,31 @@ class Rules:
             + coverage.gather(1, ranked.parents),
         )
 
-    def _lead(self, ranked: Ranked, goes_on: Tensor, board: Board) -> Tensor:
-        """Return by how much each item's result is safe; see ``beam._lead``. Shape (B,)."""
-        finished, wanted = board.finished, self.options.num_return_sequences
-        best = torch.where(goes_on, ranked.totals, -math.inf).amax(1)
+    def _lead(self, ranked: Ranked, continues: Tensor, board: Board) -> Tensor:
+        """Return the lead of each item's result; see ``beam._lead``. Shape (B,)."""
+        finished, num_results = board.finished, self.options.num_return_sequences
+        best = torch.where(continues, ranked.totals, -math.inf).amax(1)
         texts = torch.arange(finished.scores.shape[1], device=best.device)
-        there = texts < finished.count[:, None]
-        worst = torch.where(there, finished.scores, -math.inf).topk(wanted)
+        exists = texts < finished.count[:, None]
+        worst = torch.where(exists, finished.scores, -math.inf).topk(num_results)
         column = worst.indices[:, -1:]
         lengths = (finished.lengths + finished.ended.long()).gather(1, column)[:, 0]
         kindest = self.kindest.index_select(0, board.number[None] + 1)
         lead = worst.values[:, -1] - best / kindest
         lead = lead * torch.minimum(kindest, self.divisors[lengths])
-        lead = torch.where(finished.count >= wanted, lead, -math.inf)
+        lead = torch.where(finished.count >= num_results, lead, -math.inf)
         return torch.where(finished.count >= self.options.num_beams, math.inf, lead)
 
     def _margins(self, ranked: Ranked, lead: Tensor) -> Tensor:
-        """Return the smallest difference of totals that mattered; see ``beam._margins``.
+        """Return the smallest difference of totals that decided anything; see ``beam._margins``.
 
         Shape:
             (B,).
         """
         width, ends = self.options.num_beams, ranked.token_ids == self.options.eos_token_id
-        lasting = torch.where(ends, -math.inf, ranked.totals).sort(1, descending=True).values
+        unfinished = torch.where(ends, -math.inf, ranked.totals).sort(1, descending=True).values
         margins = torch.where(lead >= 0, lead, math.inf)
-        for totals in (ranked.totals, lasting):
+        for totals in (ranked.totals, unfinished):
             if totals.shape[1] > width:
                 inside, outside = totals[:, width - 1], totals[:, width]
                 gap = torch.where(outside > -math.inf, inside - outside, math.inf)
@@ -220,67 +223,67 @@ class Rules:
         return margins
 
 
-def _go_on(ranked: Ranked, board: Board, keep: Tensor) -> None:
-    """Make the kept candidates the hypotheses of the next step; those that are none come last.
+def _continue(ranked: Ranked, board: Board, keep: Tensor) -> None:
+    """Make the kept candidates the hypotheses of the next step. Unused slots come last.
 
     Args:
         ranked: the candidates.
-        board: what is kept; written to.
-        keep: which go on, W of an item at most. Shape (B, R).
+        board: the state, updated in place.
+        keep: mask of the candidates that continue; at most W per item. Shape (B, R).
     """
     width = board.totals.shape[1]
-    column = torch.where(keep, keep.cumsum(1) - 1, width)  # the last is read by nobody
+    column = torch.where(keep, keep.cumsum(1) - 1, width)  # the last column is never read
 
-    def kept(values: Tensor) -> Tensor:
-        room = values.new_zeros(len(values), width + 1)
-        return room.scatter_(1, column, values)[:, :width]
+    def compact(values: Tensor) -> Tensor:
+        padded = values.new_zeros(len(values), width + 1)
+        return padded.scatter_(1, column, values)[:, :width]
 
-    parents = kept(ranked.parents)
-    board.newest.copy_(kept(ranked.token_ids))
-    board.totals.copy_(kept(ranked.totals))
-    board.log_probabilities.copy_(kept(ranked.log_probabilities))
+    parents = compact(ranked.parents)
+    board.newest.copy_(compact(ranked.token_ids))
+    board.totals.copy_(compact(ranked.totals))
+    board.log_probabilities.copy_(compact(ranked.log_probabilities))
     columns = torch.arange(width, device=keep.device)
     board.alive.copy_(columns < keep.sum(1, keepdim=True))
-    for part in (board.tokens, board.seen, board.coverage):
-        part.copy_(part.gather(1, parents[..., None].expand(part.shape)))
+    for tensor in (board.tokens, board.seen, board.coverage):
+        tensor.copy_(tensor.gather(1, parents[..., None].expand(tensor.shape)))
     board.tokens.index_copy_(2, board.number[None], board.newest[..., None])
     board.number += 1
 
 
-_PART = 1024
-"""Numbers of which a GPU finds the largest in one go."""
+_CHUNK = 1024
+"""Chunk size of the two-stage top-k on a GPU."""
 
 
 def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the places and values of the largest numbers, the largest first. Shape (B, W, count).
+    """Return the indices and values of the largest scores, largest first. Shape (B, W, count).
 
-    A GPU takes many times as long to look for the largest of tens of thousands at once.
+    On a GPU, a single top-k over tens of thousands of scores takes many times as long.
     """
-    if scores.device.type == "cpu" or count > _PART // 4 or scores.shape[2] <= 4 * _PART:
-        values, places = scores.topk(count)
-        return places, values
+    if scores.device.type == "cpu" or count > _CHUNK // 4 or scores.shape[2] <= 4 * _CHUNK:
+        values, indices = scores.topk(count)
+        return indices, values
     return top_of_parts(scores, count)
 
 
 def top_of_parts(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the same by those of each part, and then those of all parts.
+    """Return the same as `_top`: the top-k of each chunk, then the top-k of the results.
 
     Args:
         scores: shape (B, W, V).
-        count: of what is looked for.
+        count: k.
     """
     size = scores.shape[2]
-    parts = F.pad(scores, (0, -size % _PART), value=-math.inf)
-    parts = parts.view(*scores.shape[:2], -1, _PART)
-    values, places = parts.topk(count, sorted=False)  # (B, W, parts, count)
-    places = places + _PART * torch.arange(places.shape[2], device=places.device)[:, None]
+    chunks = F.pad(scores, (0, -size % _CHUNK), value=-math.inf)
+    chunks = chunks.view(*scores.shape[:2], -1, _CHUNK)
+    values, indices = chunks.topk(count, sorted=False)  # (B, W, chunks, count)
+    indices = indices + _CHUNK * torch.arange(indices.shape[2], device=indices.device)[:, None]
     values, order = values.flatten(2).topk(count)
-    # What is filled up with is among them only where the rest is forbidden, too.
-    return places.flatten(2).gather(2, order).clamp(max=size - 1), values
+    # Padding is selected only if all remaining tokens are forbidden too.
+    return indices.flatten(2).gather(2, order).clamp(max=size - 1), values
 
 
-def _among(token_ids: Tensor, vocabulary: int) -> Tensor:
-    """Tell which tokens of the vocabulary are among some; V itself stands for none.
+def _occurrence_mask(token_ids: Tensor, vocabulary: int) -> Tensor:
+    """Return the mask of the vocabulary tokens that occur in ``token_ids``; V means no token.
 
     Args:
         token_ids: shape (B, W, N).
@@ -289,5 +292,5 @@ def _among(token_ids: Tensor, vocabulary: int) -> Tensor:
     Returns:
         Shape (B, W, V), bool.
     """
-    room = token_ids.new_zeros((*token_ids.shape[:2], vocabulary + 1), dtype=torch.bool)
-    return room.scatter_(2, token_ids, True)[..., :vocabulary]
+    mask = token_ids.new_zeros((*token_ids.shape[:2], vocabulary + 1), dtype=torch.bool)
+    return mask.scatter_(2, token_ids, True)[..., :vocabulary]

@@ -1,7 +1,7 @@
-"""Generate texts token by token, with any function that scores the next token.
+"""Generate text token by token with any function that scores the next token.
 
-A hypothesis leaves the batch when it ends, and an item when its result is final. The result of an
-item depends on its own scores alone, not on the other items of the batch.
+A finished hypothesis leaves the batch, and so does an item whose result is final. The result of an
+item depends only on its own scores, not on the other items of the batch.
 """
 
 from collections.abc import Sequence
@@ -46,23 +46,25 @@ def search(
     numbers: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Generate texts for each item.
+    """Generate one or more texts for each item.
 
     Args:
-        step: scores the next tokens.
-        state: the model's state for each item before its first token.
-        first: the token that each item starts with. Shape (B,).
-        options: how to search.
-        numbers: the number of each item in the user's data, for the draws; 0 to B - 1 if None.
-        prefixes: the tokens that each item must begin with after the first. They are part of the
-            text, its length and its probability, and no option forbids them.
+        step: returns the scores of the next tokens.
+        state: the model state of each item before its first token.
+        first: the start token of each item. Shape (B,).
+        options: the search options.
+        numbers: the index of each item in the user's data, which seeds its samples; 0 to B - 1 if
+            None.
+        prefixes: the forced tokens of each item after its start token. They count in the text, its
+            length and its probability, and no option forbids them.
 
     Returns:
-        For each item ``num_return_sequences`` hypotheses: of a beam, best first, and fewer if the
-        vocabulary has no more; or samples in the order in which they were drawn.
+        ``num_return_sequences`` hypotheses for each item. Beam search returns them best first, and
+        fewer if the vocabulary is too small. Sampling returns them in the order of drawing.
 
     Raises:
-        UserError: the prefixes do not fit, or the coverage penalty needs a model with a source.
+        UserError: the prefixes are invalid, or there is a coverage penalty but the model has no
+            source.
     """
     forced = forced_tokens(prefixes, len(first), options)
     if options.do_sample:
@@ -72,9 +74,9 @@ def search(
 
 
 def stays_on_device(device: torch.device, options: Search) -> bool:
-    """Tell whether a search should stay on a device, where the host would wait for each token.
+    """Return whether to search on the device, because the host would have to wait for each token.
 
-    Draws are the host's, so that a seed means the same everywhere.
+    Sampling always runs on the host, so that a seed gives the same texts on every device.
     """
     return waits(device) and not options.do_sample
 
@@ -86,12 +88,12 @@ def search_on_device(
     options: Search,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Generate texts as ``search`` does, but let all that is kept stay on the device.
+    """Generate texts as ``search`` does, but keep all state on the device.
 
     Args:
-        steps: score the next tokens, and keep the model's state for each item.
+        steps: returns the scores of the next tokens and keeps the model state of each item.
         first: see ``search``.
-        options: the same; without draws.
+        options: see ``search``; sampling is not supported.
         prefixes: see ``search``.
 
     Raises:

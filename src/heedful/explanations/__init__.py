@@ -1,1 +1,1 @@
-"""Pictures of what a model attends to."""
+"""Explanations of model predictions: attention maps and token attributions."""

@@ -1,4 +1,4 @@
-"""From a record to its explanation."""
+"""Compute the explanation of a record."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -34,18 +34,19 @@ def explain_record(
     *,
     check: Callable[[], None] = lambda: None,
 ) -> Explanation:
-    """Answer for a record of the predictor's task, and say what the answer comes from.
+    """Predict the answer for a record, and explain it.
 
     Args:
-        predictor: answers.
-        record: as the task's ``read`` and ``from_texts`` give it.
-        settings: what is explained, and how.
-        computing: how to answer; by default as the predictor was told.
-        check: called before each batch is computed; an error that it raises ends the explanation.
+        predictor: the predictor of the run.
+        record: a record from the task's ``read`` or ``from_texts``.
+        settings: the target and methods of the explanation.
+        computing: prediction settings; by default the predictor's own.
+        check: called before each batch is computed. An exception that it raises ends the
+            explanation.
 
     Raises:
         NothingToExplainError: the record is empty, or has nothing that this run explains.
-        UserError: there is no such target, or a method makes no sense here.
+        UserError: there is no such target, or a method does not apply to this model.
     """
     subject, answer = subject_of(predictor, record, settings.target, computing)
     subject = replace(subject, check=check)
@@ -71,10 +72,10 @@ def subject_of(
     target: str | None,
     computing: PredictSettings | None = None,
 ) -> tuple[Subject, Any]:
-    """Return what is explained of a record, and the answer.
+    """Return the subject of a record's explanation, and the answer.
 
-    The answer is computed as the predictor was told; what is explained, in fp32 at least: half
-    precision is too coarse for differences of outputs.
+    The answer is computed in the predictor's precision. The explanation is computed in at least
+    fp32, because half precision is too coarse for differences of outputs.
 
     Raises:
         NothingToExplainError: the record is empty, or has nothing that this run explains.
@@ -88,7 +89,7 @@ def subject_of(
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
     computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
     subject = Subject(
-        model=_own(predictor.model),
+        model=_separate_modules(predictor.model),
         task=task,
         tokenizer=predictor.tokenizer,
         aim=task.aim(computed, target, predictor.tokenizer),
@@ -97,10 +98,10 @@ def subject_of(
     return subject, answer
 
 
-def _own(model: Model) -> Model:
-    """Return a model with modules of its own, which may be hooked while other threads answer.
+def _separate_modules(model: Model) -> Model:
+    """Return a copy of the modules, so that hooks do not affect predictions of other threads.
 
-    It has the same weights, or where these are of half precision copies that are not.
+    The copy shares the weights, except half-precision weights, which are converted to fp32 copies.
     """
     if next(model.parameters()).dtype in (torch.bfloat16, torch.float16):
         return copy.deepcopy(model).float()
@@ -111,17 +112,17 @@ def _own(model: Model) -> Model:
 
 
 def _maps(subject: Subject) -> tuple[AttentionMap, ...]:
-    """Return the model's attention, and of an encoder that answers its rollout."""
+    """Return the model's attention maps, and the rollout of each encoder map."""
     maps = attention_maps(subject)
     rolled = [
         AttentionMap(
             kind="rollout",
-            rows=one.rows,
-            columns=one.columns,
-            weights=rollout(one.weights)[:, None].astype(np.float32),
+            rows=attention_map.rows,
+            columns=attention_map.columns,
+            weights=rollout(attention_map.weights)[:, None].astype(np.float32),
         )
-        for one in maps
-        if one.kind == "encoder"
+        for attention_map in maps
+        if attention_map.kind == "encoder"
     ]
     return (*maps, *rolled)
 

@@ -1,6 +1,6 @@
-"""What an explanation holds. All pictures and tables are drawn from this alone.
+"""The data of an explanation. All figures and tables are drawn only from this data.
 
-Shapes: L layers, H heads, R tokens of the side of the rows, C of the side of the columns, T tokens.
+Shapes: L layers, H heads, R tokens of the row side, C tokens of the column side, T tokens.
 """
 
 from dataclasses import dataclass
@@ -14,96 +14,95 @@ from heedful.aim import Side as Side
 from heedful.aim import Token as Token
 
 Kind = Literal["encoder", "decoder", "cross", "alignment", "rollout"]
-"""Whose weights a map shows: an encoder's, a decoder's to what it has written, a decoder's to what
-was read, the additive attention of recurrent networks, or an encoder's layers put together."""
+"""The kind of attention in a map: encoder self-attention, decoder self-attention, cross-attention,
+additive attention of recurrent networks, or the rollout of an encoder's layers."""
 
 ATTENTION_NOTE = (
     "Attention shows where each layer looks, not which tokens decided the answer: what a token "
     "gathers is mixed with all that it looked at in earlier layers, and quite different weights "
     "can lead to the same answer (Jain and Wallace 2019)."
 )
-"""What stands beside every picture of attention."""
+"""The note beside every attention figure."""
 
 DIGITS = 6
-"""Decimal places of the numbers in JSON."""
+"""Decimal places of numbers in JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class AttentionMap:
-    """How much each token attends to each other."""
+    """Attention weights between all tokens of two sides."""
 
     kind: Kind
     rows: int
-    """The number of the side that attends."""
+    """Index of the attending side (the queries)."""
     columns: int
-    """The number of the side that is attended to."""
+    """Index of the attended side (the keys)."""
     weights: NDArray[np.float32]
-    """Each row sums to 1, except those of heads that are gone, which are 0. Shape (L, H, R, C)."""
+    """Each row sums to 1, except rows of pruned heads, which are 0. Shape (L, H, R, C)."""
     gone: tuple[tuple[int, int], ...] = ()
-    """Heads that were pruned: the numbers of their layers and their own, both from 0."""
+    """Pruned heads, as (layer, head) indices from 0."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Completeness:
-    """Whether attributions add up to what they explain (Sundararajan et al. 2017, section 3)."""
+    """Whether attributions sum to the output difference (Sundararajan et al. 2017, section 3)."""
 
     total: float
     """The sum of all attributions."""
     difference: float
-    """The output for the text less the output for the baseline, which they should add up to."""
+    """Output for the text minus output for the baseline; the expected sum."""
     steps: int
-    """Points between the baseline and the text that were computed."""
+    """Number of points computed between the baseline and the text."""
     held: bool
-    """Whether the two differ by at most 1 % or 0.01, whichever is larger."""
+    """Whether ``total`` and ``difference`` differ by at most 1 % or 0.01, whichever is larger."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attribution:
-    """How much each token speaks for a target; below 0, against it."""
+    """Contribution of each token to a target. A negative score is evidence against it."""
 
     method: str
     target: str
-    """What is explained, in words."""
+    """Description of the explained target."""
     scores: tuple[tuple[float, ...] | None, ...]
-    """For each side a score for each of its tokens, or None where a side has no scores. The score
-    of a word is the sum of its tokens' scores."""
+    """For each side, the scores of its tokens, or None if the side has no scores. The score of a
+    word is the sum of its tokens' scores."""
     completeness: Completeness | None = None
-    """Only integrated gradients have to add up."""
+    """Only for integrated gradients, the only method whose scores must add up."""
     note: str | None = None
-    """What a reader of the scores must know, in whole sentences."""
+    """Caveats for readers of the scores, in whole sentences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """What a model answered for a text, what it attended to, and which words decided."""
+    """A model's answer for a text, its attention maps, and its token attributions."""
 
     task: str
     model: str
     """The name of the run."""
     answer: dict[str, Any]
-    """As ``heedful predict`` prints it."""
+    """The answer in the format of ``heedful predict``."""
     sides: tuple[Side, ...]
     attention: tuple[AttentionMap, ...] = ()
     attributions: tuple[Attribution, ...] = ()
     notes: tuple[str, ...] = ()
-    """What a reader must know, in whole sentences: what was left out, and what attention does not
-    mean."""
+    """Caveats for readers, in whole sentences: omitted parts, and the limits of attention."""
 
     def _repr_html_(self) -> str:
-        from heedful.explanations.html import render  # which draws what this file says
+        from heedful.explanations.html import render  # imports this module
         from heedful.pages.document import frame
 
         return frame("Explanation of an answer", render(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything ready for JSON."""
+        """Return all data in JSON-compatible form."""
         return {
             "task": self.task,
             "model": self.model,
             "answer": self.answer,
             "sides": [_side(side) for side in self.sides],
-            "attributions": [_attribution(one) for one in self.attributions],
-            "attention": [_attention(one) for one in self.attention],
+            "attributions": [_attribution(item) for item in self.attributions],
+            "attention": [_attention(item) for item in self.attention],
             "notes": list(self.notes),
         }
 
@@ -125,30 +124,30 @@ def _side(side: Side) -> dict[str, Any]:
     return row
 
 
-def _attention(one: AttentionMap) -> dict[str, Any]:
+def _attention(attention_map: AttentionMap) -> dict[str, Any]:
     return {
-        "kind": one.kind,
-        "rows": one.rows,
-        "columns": one.columns,
-        "gone": [list(head) for head in one.gone],
-        "weights": one.weights.astype(np.float64).round(DIGITS).tolist(),
+        "kind": attention_map.kind,
+        "rows": attention_map.rows,
+        "columns": attention_map.columns,
+        "gone": [list(head) for head in attention_map.gone],
+        "weights": attention_map.weights.astype(np.float64).round(DIGITS).tolist(),
     }
 
 
-def _attribution(one: Attribution) -> dict[str, Any]:
+def _attribution(attribution: Attribution) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "method": one.method,
-        "target": one.target,
+        "method": attribution.method,
+        "target": attribution.target,
         "scores": [
             None if scores is None else [round(score, DIGITS) for score in scores]
-            for scores in one.scores
+            for scores in attribution.scores
         ],
     }
-    if one.completeness is not None:
+    if attribution.completeness is not None:
         row["completeness"] = {
-            "total": round(one.completeness.total, DIGITS),
-            "difference": round(one.completeness.difference, DIGITS),
-            "steps": one.completeness.steps,
-            "held": one.completeness.held,
+            "total": round(attribution.completeness.total, DIGITS),
+            "difference": round(attribution.completeness.difference, DIGITS),
+            "steps": attribution.completeness.steps,
+            "held": attribution.completeness.held,
         }
     return row

@@ -1,11 +1,11 @@
-"""Which method to trust: whether the tokens it names decide the answer (DeYoung et al. 2020).
+"""Measure the faithfulness of attribution methods (DeYoung et al. 2020).
 
-Comprehensiveness is how far the probability of the answer falls when the tokens with the highest
-scores are left out; sufficiency, how far it falls when they alone are kept (section 4.2). Both are
-means over the shares of tokens in ``SHARES``. A method is faithful when the first is high and the
-second low.
+Comprehensiveness is the drop of the answer's probability when the tokens with the highest scores
+are removed. Sufficiency is the drop when only these tokens are kept (section 4.2). Both are means
+over the shares of tokens in ``SHARES``. A method is faithful if comprehensiveness is high and
+sufficiency is low.
 
-Shapes: T tokens that can be left out, S shares, N texts.
+Shapes: T removable tokens, S shares, N texts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,32 +25,32 @@ from heedful.predictor import Predictor
 from heedful.training.progress import counted
 
 SHARES = (0.01, 0.05, 0.1, 0.2, 0.5)
-"""Of the tokens of a text; always at least one token."""
+"""Shares of a text's tokens to remove or keep; always at least one token."""
 
 RANDOM = "random"
-"""The method that knows nothing, which others must beat."""
+"""The random baseline, which other methods must beat."""
 
 _DRAWS = 5
-"""Random orders of a text's tokens, whose mean counts."""
+"""Number of random token orders per text, to average over."""
 
 _MEASURES = ("comprehensiveness", "sufficiency", "difference")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Faithfulness:
-    """How faithful each method is, on some texts."""
+    """Faithfulness of each method on a sample of texts."""
 
     model: str
     task: str
     texts: int
     methods: dict[str, dict[str, Interval]]
-    """For each method its ``comprehensiveness``, ``sufficiency``, and the first less the second,
-    ``difference``, each with its 95 % interval; the most faithful by that difference first."""
+    """For each method, ``comprehensiveness``, ``sufficiency``, and ``difference``, the first minus
+    the second, each with its 95 % confidence interval. Sorted by difference, highest first."""
     notes: tuple[str, ...]
-    """What was left out, in whole sentences."""
+    """Omitted methods and texts, in whole sentences."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything ready for JSON."""
+        """Return all data in JSON-compatible form."""
         return {
             "model": self.model,
             "task": self.task,
@@ -58,11 +58,11 @@ class Faithfulness:
             "methods": {
                 method: {
                     name: {
-                        "score": round(one.score, 6),
-                        "low": round(one.low, 6),
-                        "high": round(one.high, 6),
+                        "score": round(interval.score, 6),
+                        "low": round(interval.low, 6),
+                        "high": round(interval.high, 6),
                     }
-                    for name, one in row.items()
+                    for name, interval in row.items()
                 }
                 for method, row in self.methods.items()
             },
@@ -71,15 +71,15 @@ class Faithfulness:
 
 
 def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0) -> Faithfulness:
-    """Measure every method that makes sense for a run on some records, each with its own answer.
+    """Measure every applicable method on records, each explained for the model's own answer.
 
     Args:
-        predictor: of the run.
-        records: of its task; their truth does not count.
-        seed: decides random orders and what bootstraps draw.
+        predictor: the predictor of the run.
+        records: records of its task. Their ground truth is not used.
+        seed: seeds the random orders and the bootstrap.
 
     Raises:
-        UserError: there are fewer than two texts that can be explained.
+        UserError: fewer than two texts can be explained.
     """
     generator = np.random.default_rng(seed)
     rows: dict[str, list[tuple[float, float]]] = {method: [] for method in (*METHODS, RANDOM)}
@@ -92,12 +92,14 @@ def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0)
             except UserError as error:
                 del rows[method]
                 notes[method] = f"{method} is left out: {error}"
-        for method, row in zip(rows, _falls(subject, [orders[one] for one in rows]), strict=True):
+        for method, row in zip(
+            rows, _drops(subject, [orders[method_name] for method_name in rows]), strict=True
+        ):
             rows[method].append(row)
     if (texts := len(rows[RANDOM])) < 2:
         raise UserError(f"{texts} texts can be explained; at least 2 are needed")
-    if left := len(records) - texts:
-        many = "1 text was" if left == 1 else f"{left:,} texts were"
+    if omitted := len(records) - texts:
+        many = "1 text was" if omitted == 1 else f"{omitted:,} texts were"
         notes["texts"] = f"{many} left out: there is nothing to explain"
     measured = {method: intervals(_means, np.array(row), seed=seed) for method, row in rows.items()}
     ranked = sorted(measured, key=lambda method: -measured[method]["difference"].score)
@@ -111,7 +113,7 @@ def faithfulness(predictor: Predictor, records: Sequence[Any], *, seed: int = 0)
 
 
 def _subjects(predictor: Predictor, records: Sequence[Any]) -> Iterator[Subject]:
-    """Yield what is explained of each record; nothing of one without a token to leave out."""
+    """Yield the subject of each record that has removable tokens."""
     for record in counted(records, "texts explained"):
         try:
             subject, _ = subject_of(predictor, record, None)
@@ -122,25 +124,23 @@ def _subjects(predictor: Predictor, records: Sequence[Any]) -> Iterator[Subject]
 
 
 def _means(columns: NDArray[np.float64], counts: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-    """Return the means of texts, each counted some times: a measure; see ``metrics.measures``."""
+    """Return the bootstrap means of the measures, from text counts; see ``metrics.measures``."""
     means = counts @ columns / counts.sum(1, keepdims=True)  # (R, 2)
-    both = means[:, 0], means[:, 1], means[:, 0] - means[:, 1]
-    return dict(zip(_MEASURES, both, strict=True))
+    measures = means[:, 0], means[:, 1], means[:, 0] - means[:, 1]
+    return dict(zip(_MEASURES, measures, strict=True))
 
 
 def _removable(subject: Subject) -> list[NDArray[np.bool_]]:
-    """Tell which tokens of each example can be left out."""
-    return [
-        of_text & ~subject.anchored(number) for number, of_text in enumerate(subject.of_texts())
-    ]
+    """Return which tokens of each example can be removed."""
+    return [of_text & ~subject.anchored(index) for index, of_text in enumerate(subject.of_texts())]
 
 
 def _count(subject: Subject) -> int:
-    return int(sum(one.sum() for one in _removable(subject)))
+    return int(sum(mask.sum() for mask in _removable(subject)))
 
 
 def _order(subject: Subject, method: str) -> NDArray[np.int64]:
-    """Return the tokens that can be left out, the highest score first. Shape (T,)."""
+    """Return the removable tokens, highest score first. Shape (T,)."""
     attribution = METHODS[method](subject, None)
     scores = [
         np.array(row)[removable]
@@ -150,37 +150,37 @@ def _order(subject: Subject, method: str) -> NDArray[np.int64]:
     return order
 
 
-def _falls(
+def _drops(
     subject: Subject, orders: Sequence[Sequence[NDArray[np.int64]]]
 ) -> list[tuple[float, float]]:
-    """Return for each method how far the probability falls without, and with, its first tokens.
+    """Return each method's probability drops without its top tokens, and with only these tokens.
 
     Args:
-        subject: what is explained.
-        orders: of each method one order of the tokens, or several whose mean counts.
+        subject: the subject of the explanation.
+        orders: for each method, one order of the tokens, or several orders to average over.
     """
     variants = [subject.whole]
-    for order in (order for some in orders for order in some):
+    for order in (order for method_orders in orders for order in method_orders):
         for share in SHARES:
             top = order[: max(1, int(np.ceil(share * len(order))))]
-            rest = np.setdiff1d(order, top)
-            variants += [_without(subject, top), _without(subject, rest)]
-    whole, *left = subject.probabilities(variants)
-    falls = (whole - np.array(left)).reshape(-1, len(SHARES), 2).mean(1)  # (orders, 2)
-    ends = np.cumsum([len(some) for some in orders])
-    means = (part.mean(0) for part in np.split(falls, ends[:-1]))
-    return [(float(without), float(alone)) for without, alone in means]
+            others = np.setdiff1d(order, top)
+            variants += [_without(subject, top), _without(subject, others)]
+    full, *outputs = subject.probabilities(variants)
+    drops = (full - np.array(outputs)).reshape(-1, len(SHARES), 2).mean(1)  # (orders, 2)
+    ends = np.cumsum([len(method_orders) for method_orders in orders])
+    means = (part.mean(0) for part in np.split(drops, ends[:-1]))
+    return [(float(without), float(only)) for without, only in means]
 
 
 def _without(subject: Subject, tokens: NDArray[np.int64]) -> Variant:
-    """Leave out tokens that are given by their numbers among those that can be."""
+    """Return a variant without the given tokens, which are indices into the removable tokens."""
     removable = _removable(subject)
     flat = np.zeros(_count(subject), dtype=np.bool_)
     flat[tokens] = True
     dropped, start = [], 0
-    for one in removable:
-        mask = one.copy()
-        mask[one] = flat[start : start + int(one.sum())]
-        start += int(one.sum())
+    for example_mask in removable:
+        mask = example_mask.copy()
+        mask[example_mask] = flat[start : start + int(example_mask.sum())]
+        start += int(example_mask.sum())
         dropped.append(mask)
     return subject.without(dropped)

@@ -1,8 +1,8 @@
-"""Attention of all layers put together: rollout and flow (Abnar and Zuidema 2020).
+"""Combine the attention of all layers: attention rollout and flow (Abnar and Zuidema 2020).
 
-A token of a layer is made half of what it attends to and half of itself, for that is what goes past
-attention. Rollout multiplies these shares from layer to layer. Flow takes them as the widths of
-pipes, and asks how much can flow from a token of the last layer to each token that was read.
+Half of a token's output comes from its attention and half from itself, through the residual
+connection. Rollout multiplies these shares from layer to layer. Flow uses them as edge capacities,
+and computes the maximum flow from a token of the last layer to each input token.
 
 Shapes: L layers, H heads, T tokens.
 """
@@ -13,31 +13,31 @@ from numpy.typing import NDArray
 from heedful.errors import UserError
 
 MOST_TOKENS = 128
-"""Of a text through which flow is computed: each of them takes a search through all layers."""
+"""Maximum tokens of a text for flow, because each token needs a search through all layers."""
 
 _UNIT = 2**30
-"""What a share of 1 is in the whole numbers that the search computes with. A token's shares, which
-sum to 1, just fit into 32 bits."""
+"""Integer representation of a share of 1 in the max-flow search. A token's shares, which sum to 1,
+just fit into 32 bits."""
 
 
 def shares(weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return how much of each token of a layer comes from each token of the layer below.
+    """Return the contribution of each token of a layer to each token of the next layer.
 
     Args:
-        weights: of attention; those of heads that are gone are 0. Shape (L, H, T, T).
+        weights: attention weights; weights of pruned heads are 0. Shape (L, H, T, T).
 
     Returns:
         Shape (L, T, T); each row sums to 1.
     """
-    present = weights.any(axis=(2, 3)).sum(1)[:, None, None]  # heads that are there
-    mean = weights.astype(np.float64).sum(1) / np.maximum(present, 1)  # (L, T, T)
+    num_heads = weights.any(axis=(2, 3)).sum(1)[:, None, None]  # heads that are not pruned
+    mean = weights.astype(np.float64).sum(1) / np.maximum(num_heads, 1)  # (L, T, T)
     mixed = (mean + np.eye(weights.shape[-1])) / 2
-    normal: NDArray[np.float64] = mixed / mixed.sum(-1, keepdims=True)
-    return normal
+    normalized: NDArray[np.float64] = mixed / mixed.sum(-1, keepdims=True)
+    return normalized
 
 
 def rollout(weights: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return how much of each token of each layer comes from each token that was read.
+    """Return the contribution of each input token to each token of each layer.
 
     Args:
         weights: shape (L, H, T, T).
@@ -52,11 +52,11 @@ def rollout(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def flow(weights: NDArray[np.floating], token: int) -> NDArray[np.float64]:
-    """Return how much can flow from a token of the last layer to each token that was read.
+    """Return the maximum flow from a token of the last layer to each input token.
 
     Args:
         weights: shape (L, H, T, T).
-        token: the number of the token.
+        token: index of the token.
 
     Returns:
         Shape (T,).
@@ -70,15 +70,18 @@ def flow(weights: NDArray[np.floating], token: int) -> NDArray[np.float64]:
             f"flow is computed for at most {MOST_TOKENS} tokens; the text has {length}: "
             "give --max-length, or take another --method"
         )
-    pipes = np.floor(shares(weights) * _UNIT).astype(np.int32)
-    # Node l * T + t is token t below layer l; the last layer's are those at l = L.
-    below, upper, lower = np.nonzero(pipes)
-    # Slow to import, and hardly ever asked for.
+    capacities = np.floor(shares(weights) * _UNIT).astype(np.int32)
+    # Node l * T + t is input token t of layer l. The outputs of the last layer are at l = L.
+    layer_indices, upper, lower = np.nonzero(capacities)
+    # Imported lazily: slow to import and rarely needed.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import maximum_flow
 
     graph = coo_array(
-        (pipes[below, upper, lower], ((below + 1) * length + upper, below * length + lower)),
+        (
+            capacities[layer_indices, upper, lower],
+            ((layer_indices + 1) * length + upper, layer_indices * length + lower),
+        ),
         shape=((layers + 1) * length,) * 2,
     ).tocsr()
     graph = graph.astype(np.int32)

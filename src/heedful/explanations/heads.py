@@ -1,8 +1,8 @@
-"""Which attention heads matter, and how many can go (Michel et al. 2019).
+"""Importance of attention heads, and how many can be pruned (Michel et al. 2019).
 
-Importance is the slope of the loss towards a head's mask, which one backward pass tells for all
-heads (section 4.1). What it promises is measured, too: the score with each head masked alone
-(section 3.2), and with the least important ones masked together.
+Importance is the gradient of the loss with respect to a head's mask. One backward pass computes it
+for all heads (section 4.1). The actual effect is also measured: the score with each head masked
+individually (section 3.2), and with the least important heads masked jointly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,34 +22,34 @@ from heedful.predictor import Predictor
 from heedful.training.progress import counted
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-"""Of all heads, that are masked together."""
+"""Shares of all heads to mask jointly."""
 
 TOLERANCE = 0.01
-"""The share of the score that may be lost where heads can go."""
+"""Maximum relative loss of score for pruning to be acceptable."""
 
-_TOGETHER = 32
-"""Items whose loss is computed at once where one depends on the others."""
+_ITEMS_PER_BATCH = 32
+"""Items per batch if the loss of an item depends on the others in its batch."""
 
 Masks = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadScore:
-    """How much one head matters."""
+    """Importance of one head."""
 
     mask: str
-    """Which attention it is of: a key of ``Model.head_masks``."""
+    """The attention of the head: a key of ``Model.head_masks``."""
     layer: int
     head: int
     importance: float
-    """The slope of the loss, over the norm of those of its layer."""
+    """Gradient of the loss, divided by the norm of the layer's gradients."""
     score: float
-    """What the run scores without this head."""
+    """Score of the run without this head."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShareScore:
-    """What a run scores without its least important heads."""
+    """Score of a run without its least important heads."""
 
     share: float
     heads: int
@@ -58,30 +58,30 @@ class ShareScore:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeadImportance:
-    """How much each head of a run matters, on some data."""
+    """Importance of each head of a run, measured on a dataset."""
 
     model: str
     task: str
     items: int
     metric: str
-    """What is scored; more is better."""
+    """Metric of the scores; higher is better."""
     score: float
-    """With all heads."""
+    """Score with all heads."""
     heads: tuple[HeadScore, ...]
     shares: tuple[ShareScore, ...]
 
     @property
     def prune(self) -> float:
-        """The largest share of heads without which the score stays; 0 if it never does."""
-        fitting = 0.0
-        for one in self.shares:
-            if one.score < self.score - TOLERANCE * abs(self.score):
+        """The largest share of heads that can be pruned within the tolerance; 0 if none."""
+        largest = 0.0
+        for row in self.shares:
+            if row.score < self.score - TOLERANCE * abs(self.score):
                 break
-            fitting = one.share
-        return fitting
+            largest = row.share
+        return largest
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything ready for JSON."""
+        """Return all data in JSON-compatible form."""
         return {
             "model": self.model,
             "task": self.task,
@@ -107,10 +107,10 @@ class HeadImportance:
 
 
 def head_importance(predictor: Predictor, records: Sequence[Any]) -> HeadImportance:
-    """Measure how much each head of a run matters for records with their truth.
+    """Measure the importance of each head of a run on records with ground truth.
 
     Raises:
-        UserError: the model's heads cannot be masked, or there is no record.
+        UserError: the model's heads cannot be masked, or there are no records.
     """
     model, task = predictor.model, predictor.task
     shapes = model.head_masks()
@@ -155,31 +155,31 @@ def head_importance(predictor: Predictor, records: Sequence[Any]) -> HeadImporta
 def _shares(
     predictor: Predictor, importance: Masks, ones: Masks, score: partial[float]
 ) -> Iterator[ShareScore]:
-    """Yield what is left of the score with ever more heads masked, as ``--prune`` chooses them."""
-    every = sum(mask.numel() for mask in ones.values())
+    """Yield the score for growing shares of masked heads, in the order of ``--prune``."""
+    num_heads = sum(mask.numel() for mask in ones.values())
     for share in SHARES:
-        if not (count := round(share * every)):
+        if not (count := round(share * num_heads)):
             continue
         try:
-            gone = choose_heads(importance, count, predictor.model.config)
-        except UserError:  # no more heads to spare
+            pruned = choose_heads(importance, count, predictor.model.config)
+        except UserError:  # no more heads can be pruned
             return
-        yield ShareScore(share=share, heads=count, score=score(_masked(ones, gone)))
+        yield ShareScore(share=share, heads=count, score=score(_masked(ones, pruned)))
 
 
-def _masked(ones: Masks, gone: Mapping[str, Mapping[int, Sequence[int]]]) -> dict[str, Tensor]:
+def _masked(ones: Masks, pruned: Mapping[str, Mapping[int, Sequence[int]]]) -> dict[str, Tensor]:
     masks = {name: mask.clone() for name, mask in ones.items()}
-    for name, layers in gone.items():
+    for name, layers in pruned.items():
         for layer, heads in layers.items():
             masks[name][layer, list(heads)] = 0
     return masks
 
 
 def _batches(predictor: Predictor, records: Sequence[Any]) -> list[Batch]:
-    """Encode items with their truth: each in a batch of its own, as in the paper, if it can be."""
+    """Encode items with ground truth, one per batch as in the paper, if the task allows."""
     task = predictor.task
     items = list(predictor.encode(records, predictor.settings, labelled=True))
-    size = _TOGETHER if task.whole_batch else 1
+    size = _ITEMS_PER_BATCH if task.whole_batch else 1
     batches = []
     for start in range(0, len(items), size):
         examples = [example for item in items[start : start + size] for example in item.pieces]
@@ -189,7 +189,7 @@ def _batches(predictor: Predictor, records: Sequence[Any]) -> list[Batch]:
 
 
 def _metric(predictor: Predictor) -> str:
-    # Masks reach the calls that score known texts, and not the searches of those that write.
+    # Masks apply to calls that score known texts, but not to the beam search of generating tasks.
     writes = "write" in predictor.task.abilities
     return "log_likelihood" if writes else predictor.task.metrics()[0]
 
@@ -197,7 +197,7 @@ def _metric(predictor: Predictor) -> str:
 def _score(
     predictor: Predictor, records: Sequence[Any], batches: Sequence[Batch], masks: Masks
 ) -> float:
-    """Score a run whose heads are masked."""
+    """Score a run with masked heads."""
     if "write" not in predictor.task.abilities:
         with predictor.model.register_forward_pre_hook(
             lambda module, arguments, options: (arguments, {**options, **masks}), with_kwargs=True

@@ -1,6 +1,6 @@
-"""An explanation as one HTML file that works without a network.
+"""Render an explanation as one self-contained HTML file that works offline.
 
-Attributions are plain HTML. Attention is drawn by scripts.
+Attributions are plain HTML. Scripts draw the attention.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from heedful.pages.document import asset, document, fill
 from heedful.pages.language import ENGLISH, Language, chinese
 
 MAX_BYTES = 5_000_000
-"""Of the whole file. Weights that would make it larger are left out, and it says which."""
+"""Maximum size of the file. Weights beyond it are left out, and the file lists them."""
 
 KINDS = {
     "encoder": "the encoder, within the text",
@@ -23,25 +23,25 @@ KINDS = {
     "alignment": "the decoder, to the text",
     "rollout": "rollout: the layers put together",
 }
-"""Who attends to what, for each kind of map."""
+"""Description of each kind of map."""
 
 _PACKAGE = "heedful.explanations"
 _SCRIPTS = ("weights", "choices", "heads", "model", "tokens", "matrix", "views")
 _STYLES = ("shading", "views")
 
-# Which layers are left out takes some more room, and so do the names of those that are in.
-_SPARE = 4096
+# Reserve for the list of omitted layers and the names of included layers.
+_RESERVED_BYTES = 4096
 
 
 def render(explanation: Explanation) -> str:
-    """Return the HTML of an explanation, with as many weights as there is room for."""
+    """Return the HTML of an explanation, with as many weights as the size limit allows."""
     smallest = _page(explanation, pack(explanation.attention, 0))
-    room = MAX_BYTES - _SPARE - len(smallest.encode("utf-8"))
+    room = MAX_BYTES - _RESERVED_BYTES - len(smallest.encode("utf-8"))
     return _page(explanation, pack(explanation.attention, room))
 
 
 def code() -> list[str]:
-    """Return the scripts and styles that every explanation has of its own."""
+    """Return the scripts and styles specific to explanations."""
     return [*_assets(_SCRIPTS, "js"), *_assets(_STYLES, "css")]
 
 
@@ -82,30 +82,30 @@ def _body(explanation: Explanation, packed: Packed, language: Language) -> Marku
 
 def _data(explanation: Explanation, packed: Packed) -> dict[str, object]:
     names = [side.name for side in explanation.sides]
-    said = {*KINDS.values(), *names, *(part for name in names for part in name.split(" and "))}
+    sentences = {*KINDS.values(), *names, *(part for name in names for part in name.split(" and "))}
     return {
-        "explanation": _drawn(explanation, packed),
-        "sentences": {one: chinese().sentence(one) for one in sorted(said)},
+        "explanation": _script_data(explanation, packed),
+        "sentences": {sentence: chinese().sentence(sentence) for sentence in sorted(sentences)},
     }
 
 
-def _drawn(explanation: Explanation, packed: Packed) -> dict[str, object]:
-    """Return what the scripts draw."""
+def _script_data(explanation: Explanation, packed: Packed) -> dict[str, object]:
+    """Return the data that the scripts draw."""
     return {
         "sides": [_side(side) for side in explanation.sides],
         "steps": packed.steps,
         "maps": [
             {
-                "kind": one.kind,
-                "label": KINDS[one.kind],
-                "to": _to(explanation, one),
-                "rows": one.rows,
-                "columns": one.columns,
-                "layers": one.weights.shape[0],
-                "heads": one.weights.shape[1],
+                "kind": attention_map.kind,
+                "label": KINDS[attention_map.kind],
+                "to": _attended_side(explanation, attention_map),
+                "rows": attention_map.rows,
+                "columns": attention_map.columns,
+                "layers": attention_map.weights.shape[0],
+                "heads": attention_map.weights.shape[1],
                 "codes": codes,
             }
-            for one, codes in zip(explanation.attention, packed.codes, strict=True)
+            for attention_map, codes in zip(explanation.attention, packed.codes, strict=True)
         ],
     }
 
@@ -130,46 +130,48 @@ def _side(side: Side) -> dict[str, object]:
     }
 
 
-def _to(explanation: Explanation, one: AttentionMap) -> str | None:
-    """Return what is attended to, where that tells a map from another of its kind."""
-    alike = [other for other in explanation.attention if other.kind == one.kind]
-    return explanation.sides[one.columns].name if len(alike) > 1 else None
+def _attended_side(explanation: Explanation, attention_map: AttentionMap) -> str | None:
+    """Return the attended side's name if several maps have the same kind, else None."""
+    same_kind = [other for other in explanation.attention if other.kind == attention_map.kind]
+    return explanation.sides[attention_map.columns].name if len(same_kind) > 1 else None
 
 
 def _left_out(explanation: Explanation, packed: Packed, language: Language) -> Iterator[str]:
-    """Yield which layers and heads of each map are not in the file."""
-    for one, codes in zip(explanation.attention, packed.codes, strict=True):
-        layers, heads = one.weights.shape[:2]
+    """Yield a description of the omitted layers and heads of each map."""
+    for attention_map, codes in zip(explanation.attention, packed.codes, strict=True):
+        layers, heads = attention_map.weights.shape[:2]
         missing = {
             layer: [
                 head
                 for head in range(heads)
-                if (layer, head) not in one.gone and f"{layer}.{head}" not in codes
+                if (layer, head) not in attention_map.gone and f"{layer}.{head}" not in codes
             ]
             for layer in range(layers)
         }
-        there = {int(name.partition(".")[0]) for name in codes}
-        whole = [layer for layer, names in missing.items() if names and layer not in there]
-        parts = [language.phrase("layers {}", _ranges(whole, language))] if whole else []
+        present = {int(name.partition(".")[0]) for name in codes}
+        whole_layers = [layer for layer, names in missing.items() if names and layer not in present]
+        parts = (
+            [language.phrase("layers {}", _ranges(whole_layers, language))] if whole_layers else []
+        )
         parts += [
             language.phrase("heads {} of layer {}", _ranges(names, language), layer + 1)
             for layer, names in missing.items()
-            if names and layer in there
+            if names and layer in present
         ]
         if parts:
-            to = _to(explanation, one)
-            where = [KINDS[one.kind], *([to] if to is not None else [])]
+            to = _attended_side(explanation, attention_map)
+            where = [KINDS[attention_map.kind], *([to] if to is not None else [])]
             yield ": ".join([*map(language.sentence, where), ", ".join(parts)])
 
 
-def _ranges(numbers: Sequence[int], language: Language) -> str:
-    """Return rising numbers as people count them: ``1 to 3, 7``."""
+def _ranges(indices: Sequence[int], language: Language) -> str:
+    """Return ascending indices as 1-based ranges: ``1 to 3, 7``."""
     runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
+    for index in indices:
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
         else:
-            runs.append([number])
+            runs.append([index])
     return ", ".join(
         language.phrase("{} to {}", run[0] + 1, run[-1] + 1) if len(run) > 1 else str(run[0] + 1)
         for run in runs

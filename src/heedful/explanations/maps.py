@@ -1,4 +1,4 @@
-"""Attention maps of any model, from the same call that computes what is explained.
+"""Attention maps of any model, from the same forward pass as the explained output.
 
 Shapes: L layers, H heads, S and T tokens.
 """
@@ -21,9 +21,9 @@ from heedful.models.model import Model
 
 @torch.no_grad()
 def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
-    """Return the attention of each layer and head while what is explained is computed.
+    """Return the attention of each layer and head in the forward pass of the explained output.
 
-    Rows and columns are numbers of ``Aim.sides``, and after those of ``Aim.written``.
+    Row and column sides are indices into ``Aim.sides``, followed by ``Aim.generated``.
     """
     batch, positions = subject.batch([subject.whole])
     outputs: list[Any] = []
@@ -36,7 +36,7 @@ def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
     for name, layers in _attentions(output).items():
         pruned = _pruned(name, subject.model.config)
         for side, size in enumerate(sizes):
-            stacked, gone = _with_gone_heads(
+            stacked, pruned_heads = _with_pruned_heads(
                 [_of_example(layer, side, positions) for layer in layers], pruned
             )
             rows, columns = _sides(name, side, len(sizes))
@@ -50,34 +50,34 @@ def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
                     rows=rows,
                     columns=columns,
                     weights=stacked,
-                    gone=gone,
+                    gone=pruned_heads,
                 )
             )
     return tuple(maps)
 
 
 def _option(model: Model) -> str:
-    """Return the argument by which a model is asked for its attention weights."""
+    """Return the name of the model's argument that requests attention weights."""
     names = inspect.signature(model.forward).parameters
     return next(name for name in ("output_attentions", "return_attentions") if name in names)
 
 
 def _attentions(output: Any) -> dict[str, Sequence[Any]]:
-    """Return what an output has of attention: for each name, that of each layer."""
+    """Return the attention fields of an output: the weights of each layer, by field name."""
     names = ("attentions", "encoder_attentions", "decoder_attentions", "cross_attentions")
     return {name: layers for name in names if (layers := getattr(output, name, None))}
 
 
 def _of_example(layer: Tensor | tuple[Tensor, Tensor], example: int, positions: Tensor) -> Tensor:
-    """Return the weights of an example. Shape (H, S, T).
+    """Return the attention weights of an example. Shape (H, S, T).
 
-    An XLNet that predicts tokens has two streams. A token that is predicted has the row of the
-    query stream, which predicts it; all others have those of the content stream.
+    An XLNet that predicts tokens has two streams. The rows of predicted tokens come from the query
+    stream, which predicts them. All other rows come from the content stream.
 
     Args:
-        layer: of all examples, or of the two streams of all examples.
-        example: which.
-        positions: of the predicted tokens, in each example.
+        layer: the weights of all examples, or of both streams of all examples.
+        example: index of the example.
+        positions: positions of the predicted tokens in each example.
     """
     if isinstance(layer, Tensor):
         return layer[example]
@@ -87,21 +87,21 @@ def _of_example(layer: Tensor | tuple[Tensor, Tensor], example: int, positions: 
 
 def _kind(name: str, output: Any, config: Any) -> Kind:
     if name == "cross_attentions":
-        # Recurrent networks attend to nothing else.
+        # Recurrent networks have no other attention.
         return "cross" if output.decoder_attentions else "alignment"
     causal = name == "decoder_attentions" or getattr(config, "is_decoder", False)
     return "decoder" if causal else "encoder"
 
 
 def _sides(name: str, side: int, sides: int) -> tuple[int, int]:
-    """Return which sides are the rows and the columns: behind those read stand those written."""
+    """Return the side indices of rows and columns. Generated sides follow the input sides."""
     if name == "decoder_attentions":
         return sides, sides
     return (sides + 1 if name == "cross_attentions" else side), side
 
 
 def _pruned(name: str, config: Any) -> Mapping[int, Sequence[int]]:
-    """Return the heads that were pruned from an attention, by the number of the layer."""
+    """Return the pruned heads of an attention, by layer index."""
     fields = {
         "decoder_attentions": "decoder_pruned_heads",
         "cross_attentions": "cross_attn_pruned_heads",
@@ -110,28 +110,28 @@ def _pruned(name: str, config: Any) -> Mapping[int, Sequence[int]]:
     if isinstance(config, AlbertConfig):
         blocks = enumerate(config.block_numbers)
         return {layer: config.pruned_heads.get(block, ()) for layer, block in blocks}
-    if isinstance(config, EncoderDecoderConfig):  # whose parts have one kind of field each
+    if isinstance(config, EncoderDecoderConfig):  # each part has a field of one kind
         config = config.encoder if name == "encoder_attentions" else config.decoder
         field = "" if name == "cross_attentions" else "pruned_heads"
     return getattr(config, field, {})
 
 
-def _with_gone_heads(
+def _with_pruned_heads(
     layers: Sequence[Tensor], pruned: Mapping[int, Sequence[int]]
 ) -> tuple[NDArray[np.float32], tuple[tuple[int, int], ...]]:
-    """Return the weights of all heads, 0 for those that are gone, and which these are.
+    """Return the weights of all heads, 0 for pruned heads, and the pruned (layer, head) indices.
 
     Args:
-        layers: the weights of the heads that are left. Each of shape (H', S, T).
-        pruned: the numbers of the others.
+        layers: the weights of the remaining heads. Each of shape (H', S, T).
+        pruned: indices of the pruned heads, by layer index.
 
     Shape:
         (L, H, S, T).
     """
     heads = len(layers[0]) + len(pruned.get(0, ()))
     weights = np.zeros((len(layers), heads, *layers[0].shape[1:]), dtype=np.float32)
-    for number, layer in enumerate(layers):
-        left = [head for head in range(heads) if head not in pruned.get(number, ())]
-        weights[number, left] = layer.float().cpu().numpy()
+    for layer_index, layer in enumerate(layers):
+        remaining = [head for head in range(heads) if head not in pruned.get(layer_index, ())]
+        weights[layer_index, remaining] = layer.float().cpu().numpy()
     gone = ((layer, head) for layer, heads in pruned.items() for head in heads)
     return weights, tuple(sorted(gone))

@@ -1,6 +1,6 @@
-"""The table of methods that attribute a number to the tokens it comes from.
+"""The registry of attribution methods.
 
-A new method is a function of a subject and the number of a token, and a row here.
+To add a method, write a function of a subject and a token index, and add a row here.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from heedful.explanations.occlusion import leave_one_out
 from heedful.explanations.subject import Subject
 
 Method: TypeAlias = Callable[[Subject, int | None], Attribution]
-"""From a subject, and the token that the user chose, to scores for what is read."""
+"""Maps a subject and the user's chosen token to scores of the input tokens."""
 
 _LENGTH_NOTE = (
     "This model normalises the vector of each token first, so how long it is changes nothing: the "
@@ -36,39 +36,39 @@ def _by_path(subject: Subject, token: int | None) -> Attribution:
     return _attribution("integrated-gradients", subject, scores, completeness)
 
 
-def _by_leaving_out(subject: Subject, token: int | None) -> Attribution:
+def _by_occlusion(subject: Subject, token: int | None) -> Attribution:
     return _attribution("leave-one-out", subject, leave_one_out(subject))
 
 
 def _by_rollout(subject: Subject, token: int | None) -> Attribution:
     token, maps = chosen_token(subject, token), encoder_maps(subject)
-    scores = tuple(rollout(one.weights)[-1, token] for one in maps)
-    return _attribution("rollout", subject, scores, target=_token_words(subject, token))
+    scores = tuple(rollout(map_.weights)[-1, token] for map_ in maps)
+    return _attribution("rollout", subject, scores, target=_token_target(subject, token))
 
 
 def _by_flow(subject: Subject, token: int | None) -> Attribution:
     token, maps = chosen_token(subject, token), encoder_maps(subject)
-    scores = tuple(flow(one.weights, token) for one in maps)
-    return _attribution("flow", subject, scores, target=_token_words(subject, token))
+    scores = tuple(flow(map_.weights, token) for map_ in maps)
+    return _attribution("flow", subject, scores, target=_token_target(subject, token))
 
 
 METHODS: dict[str, Method] = {
     "integrated-gradients": _by_path,
     "gradient-x-input": _by_gradient,
-    "leave-one-out": _by_leaving_out,
+    "leave-one-out": _by_occlusion,
     "rollout": _by_rollout,
     "flow": _by_flow,
 }
-"""Every method, by the name that ``--method`` takes."""
+"""All methods, by the name for ``--method``."""
 
 
 def encoder_maps(subject: Subject) -> list[AttentionMap]:
-    """Return the attention of an encoder from whose last layer the answer is read off.
+    """Return the attention maps of an encoder whose last layer produces the answer.
 
     Raises:
-        UserError: the model writes, or its encoder has no attention.
+        UserError: the model generates text, or its encoder has no attention.
     """
-    maps = [one for one in attention_maps(subject) if one.kind == "encoder"]
+    maps = [map_ for map_ in attention_maps(subject) if map_.kind == "encoder"]
     if subject.aim.generated is not None or not maps:
         raise UserError(
             "rollout and flow go back from the last layer of an encoder, and this model writes "
@@ -78,20 +78,20 @@ def encoder_maps(subject: Subject) -> list[AttentionMap]:
 
 
 def chosen_token(subject: Subject, token: int | None) -> int:
-    """Return the token to go back from: the user's, or the one that the answer is read off.
+    """Return the token to start from: the user's choice, or the token that produces the answer.
 
     Raises:
         UserError: there is no such token.
     """
     if token is None:
         return subject.aim.positions[0] if subject.aim.positions else 0
-    least = min(len(side.tokens) for side in subject.aim.sides)
-    if token >= least:
-        raise UserError(f"--token {token}: what is read has the tokens 0 to {least - 1}")
+    num_tokens = min(len(side.tokens) for side in subject.aim.sides)
+    if token >= num_tokens:
+        raise UserError(f"--token {token}: what is read has the tokens 0 to {num_tokens - 1}")
     return token
 
 
-def _token_words(subject: Subject, token: int) -> str:
+def _token_target(subject: Subject, token: int) -> str:
     return f"token {token}, {subject.aim.sides[0].shown()[token]!r}, of the last layer"
 
 
@@ -104,7 +104,7 @@ def _attribution(
     target: str | None = None,
     note: str | None = None,
 ) -> Attribution:
-    read = [tuple(np.asarray(one, dtype=np.float64).tolist()) for one in scores]
+    read = [tuple(np.asarray(row, dtype=np.float64).tolist()) for row in scores]
     generated = [None] * len(subject.aim.generated or ())
     return Attribution(
         method=method,

@@ -1,4 +1,4 @@
-"""Attribution by leaving words out and computing again."""
+"""Attribution by removing words and recomputing the output (occlusion)."""
 
 from collections import defaultdict
 
@@ -9,23 +9,23 @@ from heedful.explanations.subject import Subject
 
 
 def leave_one_out(subject: Subject) -> Scores:
-    """Return how far the output falls when each word is left out, shared out to its tokens.
+    """Return the drop of the output when each word is removed, divided among its tokens.
 
-    A word at which the output stands, such as the one that is tagged, is masked instead.
-    Special tokens have the score 0.
+    A word at an output position, such as the tagged word, is masked instead of removed. Special
+    tokens have the score 0.
     """
     words: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, side in enumerate(subject.aim.sides):
+    for side_index, side in enumerate(subject.aim.sides):
         for index, token in enumerate(side.tokens):
             if token.word is not None:
-                words[number, token.word].append(index)
+                words[side_index, token.word].append(index)
     scores = tuple(np.zeros(len(side.tokens)) for side in subject.aim.sides)
     variants = [subject.whole]
-    for (number, _), tokens in words.items():
-        dropped = [np.zeros(len(one), dtype=np.bool_) for one in scores]
-        dropped[number][tokens] = True
+    for (side_index, _), tokens in words.items():
+        dropped = [np.zeros(len(side_scores), dtype=np.bool_) for side_scores in scores]
+        dropped[side_index][tokens] = True
         variants.append(subject.without(dropped))
-    whole, *left = subject.scores(variants).tolist()
-    for ((number, _), tokens), output in zip(words.items(), left, strict=True):
-        scores[number][tokens] = (whole - output) / len(tokens)
+    full_output, *outputs = subject.scores(variants).tolist()
+    for ((side_index, _), tokens), output in zip(words.items(), outputs, strict=True):
+        scores[side_index][tokens] = (full_output - output) / len(tokens)
     return scores

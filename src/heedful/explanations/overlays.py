@@ -1,6 +1,6 @@
-"""Panels of an explanation of a picture: scores and attention of its patches, over the picture.
+"""Panels of an image explanation: patch scores and attention, drawn over the image.
 
-Shapes: R rows and C columns of patches, L layers, H heads, T tokens: the class token, then R * C.
+Shapes: R patch rows, C patch columns, L layers, H heads, T tokens: the class token, then R * C.
 """
 
 import base64
@@ -17,8 +17,8 @@ from heedful.explanations.explanation import AttentionMap, Explanation, Patches
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STRONGEST = 0.75
-"""How much of the picture the strongest patch hides."""
+_MAX_OPACITY = 0.75
+"""Opacity of the strongest patch."""
 
 
 def overlay_panels(
@@ -27,50 +27,50 @@ def overlay_panels(
     layers: Callable[[AttentionMap], Sequence[tuple[str, NDArray[np.float32]]]],
     colours: tuple[str, str],
 ) -> "list[Callable[[Axes], None]]":
-    """Return what draws each panel.
+    """Return a drawing function for each panel.
 
     Args:
-        explanation: of one side, whose tokens after the first are patches.
-        patches: the picture.
-        layers: from a map to its layers with their titles, each of shape (T, T).
-        colours: of patches that speak for the target, and against it.
+        explanation: an explanation of one side, whose tokens after the first are patches.
+        patches: the image and its patch grid.
+        layers: returns the titled layers of a map, each of shape (T, T).
+        colours: colours of patches for and against the target.
     """
     grid = patches.rows, patches.columns
     panels: list[Callable[[Axes], None]] = []
-    for one in explanation.attributions:
-        (scores,) = one.scores
+    for attribution in explanation.attributions:
+        (scores,) = attribution.scores
         if scores is not None:
-            title = f"{one.method}\n{one.target}"
+            title = f"{attribution.method}\n{attribution.target}"
             tint = partial(tinted, np.reshape(scores[1:], grid), colours)
             panels.append(partial(_draw, patches=patches, title=title, tint=tint))
-    for one_map in explanation.attention:
-        for name, weights in layers(one_map):
+    for attention_map in explanation.attention:
+        for name, weights in layers(attention_map):
             title = f"{name}\nwhat the class token takes from"
-            tint = partial(_mapped, weights[0, 1:].reshape(grid))
+            tint = partial(_heat_map, weights[0, 1:].reshape(grid))
             panels.append(partial(_draw, patches=patches, title=title, tint=tint))
     return panels
 
 
 def tinted(scores: NDArray[np.float64], colours: tuple[str, str]) -> NDArray[np.float64]:
-    """Return a colour for each patch, the stronger the less transparent. Shape (R, C, 4)."""
+    """Return a colour for each patch; stronger patches are more opaque. Shape (R, C, 4)."""
     from matplotlib.colors import to_rgb
 
-    over = np.empty((*scores.shape, 4))
-    over[..., :3] = np.where((scores >= 0)[..., None], *map(to_rgb, colours))
-    over[..., 3] = _STRONGEST * _share(np.abs(scores))
-    return over
+    rgba = np.empty((*scores.shape, 4))
+    rgba[..., :3] = np.where((scores >= 0)[..., None], *map(to_rgb, colours))
+    rgba[..., 3] = _MAX_OPACITY * _normalized(np.abs(scores))
+    return rgba
 
 
-def _mapped(weights: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Return a colour for each patch, from dark blue for 0 to yellow. Shape (R, C, 4)."""
+def _heat_map(weights: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Return a colour for each patch, from dark blue for 0 to yellow for 1. Shape (R, C, 4)."""
     from matplotlib import colormaps
 
-    return np.asarray(colormaps["cividis"](_share(weights), alpha=_STRONGEST))
+    return np.asarray(colormaps["cividis"](_normalized(weights), alpha=_MAX_OPACITY))
 
 
-def _share(numbers: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
-    highest = numbers.max()
-    return numbers / highest if highest > 0 else np.zeros_like(numbers)
+def _normalized(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    highest = values.max()
+    return values / highest if highest > 0 else np.zeros_like(values)
 
 
 def _draw(

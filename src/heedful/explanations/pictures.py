@@ -1,4 +1,4 @@
-"""Explanations, and the importance of heads, as pictures for papers and slides.
+"""Draw explanations and head importance as figures for papers and slides.
 
 Shapes: R rows, C columns.
 """
@@ -28,27 +28,28 @@ if TYPE_CHECKING:
 SUFFIXES = (".png", ".svg")
 
 MOST_TOKENS = 64
-"""Of a side: more are not legible in one picture."""
+"""Maximum tokens per side. More are not legible in one figure."""
 
 FOR, AGAINST = "#0072B2", "#D55E00"
-"""Two colours that every eye can tell apart (Okabe and Ito 2008); the side of the bar says it,
-too."""
+"""Two colours that are distinguishable with any colour vision (Okabe and Ito 2008). The side of the
+bar also shows the sign."""
 
 _CONTROLS = {code: 0x2400 + code for code in range(32)}
-"""A picture of each control character, such as of a line break: some cannot be in an SVG file."""
+"""A visible symbol for each control character, such as a line break. SVG forbids some of them."""
 
 _COLUMNS = 3
-_PICTURE_WIDTH = 3.2
+_IMAGE_PANEL_WIDTH = 3.2
 
 
 def save_picture(explanation: Explanation, path: Path) -> None:
-    """Draw the scores of tokens as bars, and the attention of each layer, the mean of its heads.
+    """Draw token scores as bars, and the attention of each layer, averaged over its heads.
 
-    Of a model with a decoder, what it wrote attends to what it read (Bahdanau et al. 2015,
-    figure 3). Of a picture, both are drawn over it, patch by patch.
+    For a model with a decoder, the figure shows the attention from the output to the input
+    (Bahdanau et al. 2015, figure 3). For an image, scores and attention are drawn over it, patch by
+    patch.
 
     Args:
-        explanation: what is drawn.
+        explanation: the explanation to draw.
         path: a ``.png`` or ``.svg`` file.
 
     Raises:
@@ -57,7 +58,7 @@ def save_picture(explanation: Explanation, path: Path) -> None:
     patches = explanation.sides[0].picture
     if patches is not None:
         panels = overlay_panels(explanation, patches, _layers, (FOR, AGAINST))
-        _save_panels(panels, _PICTURE_WIDTH, explanation, path)
+        _save_panels(panels, _IMAGE_PANEL_WIDTH, explanation, path)
         return
     longest = max(len(side.tokens) for side in explanation.sides)
     if longest > MOST_TOKENS:
@@ -74,10 +75,10 @@ def _text_panels(explanation: Explanation) -> "list[Callable[[Axes], None]]":
         for side, scores in zip(explanation.sides, attribution.scores, strict=True)
         if scores is not None
     ]
-    for one in _drawn(explanation.attention):
+    for map_ in _maps_to_draw(explanation.attention):
         panels += [
-            partial(_draw_map, title=title, one=one, weights=weights, sides=explanation.sides)
-            for title, weights in _layers(one)
+            partial(_draw_map, title=title, map_=map_, weights=weights, sides=explanation.sides)
+            for title, weights in _layers(map_)
         ]
     return panels
 
@@ -85,7 +86,7 @@ def _text_panels(explanation: Explanation) -> "list[Callable[[Axes], None]]":
 def _save_panels(
     panels: "Sequence[Callable[[Axes], None]]", width: float, explanation: Explanation, path: Path
 ) -> None:
-    """Draw panels of so many inches."""
+    """Draw square panels, each ``width`` inches wide."""
     columns = min(_COLUMNS, max(len(panels), 1))
     rows = -(-len(panels) // columns)
     figure = _figure(width * columns, width * rows + 0.8)
@@ -96,22 +97,22 @@ def _save_panels(
 
 
 def save_heads_picture(importance: HeadImportance, path: Path) -> None:
-    """Draw how much each head matters, and what is lost without it.
+    """Draw each head's importance, and the loss of score without it.
 
     Raises:
         UserError: matplotlib is not installed.
     """
-    masks = list(dict.fromkeys(one.mask for one in importance.heads))
-    layers = 1 + max(one.layer for one in importance.heads)
-    heads = 1 + max(one.head for one in importance.heads)
+    masks = list(dict.fromkeys(head.mask for head in importance.heads))
+    layers = 1 + max(head.layer for head in importance.heads)
+    heads = 1 + max(head.head for head in importance.heads)
     figure = _figure(2 * (2.2 + 0.5 * heads), len(masks) * (1.6 + 0.45 * layers))
     for number, mask in enumerate(masks):
-        slopes = np.full((layers, heads), np.nan)  # heads that are gone stay empty
+        slopes = np.full((layers, heads), np.nan)  # pruned heads stay empty
         losses = slopes.copy()
-        for one in importance.heads:
-            if one.mask == mask:
-                slopes[one.layer, one.head] = one.importance
-                losses[one.layer, one.head] = importance.score - one.score
+        for head in importance.heads:
+            if head.mask == mask:
+                slopes[head.layer, head.head] = head.importance
+                losses[head.layer, head.head] = importance.score - head.score
         titles = ("importance: slope of the loss", f"{importance.metric} lost without the head")
         for column, (title, values) in enumerate(zip(titles, (slopes, losses), strict=True)):
             axes = figure.add_subplot(len(masks), 2, 2 * number + column + 1)
@@ -132,14 +133,14 @@ def _save(figure: "Figure", path: Path) -> None:
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # texts and labels may hold dollar signs
+        text.set_parse_math(False)  # texts and labels may contain dollar signs
     options: dict[str, Any] = {"dpi": 110}
-    # The same numbers give the same file; text stays text, which can be searched and read aloud.
+    # Reproducible files: equal data gives equal bytes. Text stays searchable and accessible.
     with (
         mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        # The viewer's fonts draw what matplotlib's own font lacks.
+        # The viewer's fonts cover glyphs that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
@@ -149,29 +150,29 @@ def _save(figure: "Figure", path: Path) -> None:
 
 
 def _title(explanation: Explanation, width: int) -> str:
-    """Return what is drawn, and the notes, in lines of so many characters."""
-    targets = dict.fromkeys(one.target for one in explanation.attributions)
+    """Return the title and the notes, wrapped to ``width`` characters."""
+    targets = dict.fromkeys(attribution.target for attribution in explanation.attributions)
     lines = [f"{explanation.model}: {', '.join(targets)}" if targets else explanation.model]
     return "\n".join(textwrap.fill(line, width) for line in (*lines, *explanation.notes))
 
 
-def _drawn(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Return the maps that one picture shows: where text is written, from what it was read."""
-    across = [one for one in maps if one.kind in ("cross", "alignment")]
-    return across or list(maps)
+def _maps_to_draw(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+    """Return the maps to draw: cross-attention if there is any, else all maps."""
+    cross_maps = [map_ for map_ in maps if map_.kind in ("cross", "alignment")]
+    return cross_maps or list(maps)
 
 
-def _layers(one: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
+def _layers(map_: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
     """Return a map's layers with their titles. Each of shape (R, C)."""
-    if one.kind == "rollout":
-        return [("rollout, all layers together", one.weights[-1, 0])]
-    if one.kind == "alignment":
-        return [("alignment", one.weights[0, 0])]
+    if map_.kind == "rollout":
+        return [("rollout, all layers together", map_.weights[-1, 0])]
+    if map_.kind == "alignment":
+        return [("alignment", map_.weights[0, 0])]
     layers = []
-    for number, layer in enumerate(one.weights):
-        left = [head for head in range(len(layer)) if (number, head) not in one.gone]
-        title = f"{one.kind}, layer {number + 1}, mean of its heads"
-        layers.append((title, layer[left].mean(0)))
+    for index, layer in enumerate(map_.weights):
+        remaining = [head for head in range(len(layer)) if (index, head) not in map_.gone]
+        title = f"{map_.kind}, layer {index + 1}, mean of its heads"
+        layers.append((title, layer[remaining].mean(0)))
     return layers
 
 
@@ -181,9 +182,9 @@ def _labels(side: Side) -> list[str]:
 
 def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Sequence[float]) -> None:
     colours = [FOR if score >= 0 else AGAINST for score in scores]
-    places = range(len(scores))
-    axes.barh(places, scores, color=colours)
-    axes.set_yticks(places, _labels(side), fontsize=7)
+    positions = range(len(scores))
+    axes.barh(positions, scores, color=colours)
+    axes.set_yticks(positions, _labels(side), fontsize=7)
     axes.invert_yaxis()  # the text reads from the top
     axes.axvline(0, color="black", linewidth=0.5)
     axes.tick_params(axis="x", labelsize=7)
@@ -194,21 +195,21 @@ def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Seque
 def _draw_map(
     axes: "Axes",
     title: str,
-    one: AttentionMap,
+    map_: AttentionMap,
     weights: NDArray[np.float32],
     sides: Sequence[Side],
 ) -> None:
     axes.imshow(weights, cmap="cividis", vmin=0, interpolation="nearest")
     axes.set_title(title, fontsize=8)
-    axes.set_xticks(range(weights.shape[1]), _labels(sides[one.columns]), rotation=90, fontsize=7)
-    axes.set_yticks(range(weights.shape[0]), _labels(sides[one.rows]), fontsize=7)
+    axes.set_xticks(range(weights.shape[1]), _labels(sides[map_.columns]), rotation=90, fontsize=7)
+    axes.set_yticks(range(weights.shape[0]), _labels(sides[map_.rows]), fontsize=7)
     axes.set_ylabel("this token takes", fontsize=7)
     axes.set_xlabel("from this one", fontsize=7)
     axes.tick_params(length=0)
 
 
 def _draw_heads(axes: "Axes", title: str, values: NDArray[np.float64]) -> None:
-    bound = max(float(np.nanmax(np.abs(values))), 0.01)  # less is rounding
+    bound = max(float(np.nanmax(np.abs(values))), 0.01)  # smaller values are noise
     signed = bool(np.nanmin(values) < 0)
     image = axes.imshow(
         values,

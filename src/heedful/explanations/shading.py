@@ -1,4 +1,4 @@
-"""Scores of tokens as shades of the running text, and as bars beside the words."""
+"""Token scores as background shades in the running text, and as bars next to the words."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from itertools import groupby
 from heedful.explanations.explanation import Attribution, Patches, Side
 
 SHADES = 10
-"""The strongest shade of a token; the weakest is 1, and none is 0."""
+"""The strongest shade of a token. The weakest is 1; 0 is no shade."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
-    """A token where it stands in the running text."""
+    """A token in the running text."""
 
     before: str
-    """The characters between the token before it in the same text and this one."""
+    """Characters between the previous token of the same text and this token."""
     shown: str
-    """Its characters; none where all of them are the next token's, too, and shown there."""
+    """Characters of the token. Empty if the next token shares all of them and shows them."""
     after: str
-    """What follows the last token of a text: white space, or what the model did not read."""
+    """Text after the last token of a text: white space, or text that the model did not read."""
     special: bool
 
 
@@ -31,40 +31,44 @@ class Word:
     score: float
     special: bool
     left: float
-    """Where its bar begins, from 0 to 100; a score of 0 is at 50."""
+    """Left end of the bar, from 0 to 100; a score of 0 is at 50."""
     width: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shading:
-    """An attribution over one side."""
+    """The attribution of one side."""
 
     name: str
     picture: Patches | None
-    """What the tokens after the first are patches of, if they are."""
+    """The image, if the tokens after the first are its patches."""
     tokens: tuple[tuple[Piece, float, int], ...]
-    """Each token, its score, and its shade; below 0 where it speaks against the target. Tokens of
-    the same characters are one, whose score is the sum of theirs."""
+    """Each token with its score and its shade, which is negative for evidence against the target.
+    Tokens with the same characters are merged, and their scores added."""
     words: tuple[Word, ...]
-    """The strongest first."""
+    """Words, strongest first."""
 
 
 def running_text(side: Side) -> list[Piece]:
-    """Return the tokens of a side with all that stands between them, and no character twice."""
+    """Return the tokens of a side with the text between them. No character appears twice."""
     last = {token.text: index for index, token in enumerate(side.tokens)}
     ends = dict.fromkeys(range(len(side.texts)), 0)
     pieces = []
     for index, (token, shown) in enumerate(zip(side.tokens, side.shown(), strict=True)):
         before = after = ""
         if token.text is not None and token.start is not None and token.end is not None:
-            text, begun = side.texts[token.text], ends[token.text]
+            text, shown_up_to = side.texts[token.text], ends[token.text]
             # The next token may begin before this one ends, or at the same character.
-            nexts = [one for one in side.tokens[index + 1 : index + 2] if one.text == token.text]
-            end = min([token.end, *(one.start or 0 for one in nexts)])
+            next_tokens = [
+                next_token
+                for next_token in side.tokens[index + 1 : index + 2]
+                if next_token.text == token.text
+            ]
+            end = min([token.end, *(next_token.start or 0 for next_token in next_tokens)])
             if token.start < token.end:
-                shown = text[max(begun, token.start) : end]
+                shown = text[max(shown_up_to, token.start) : end]
             if shown:
-                before, ends[token.text] = text[begun : token.start], max(begun, end)
+                before, ends[token.text] = text[shown_up_to : token.start], max(shown_up_to, end)
             if last[token.text] == index:
                 after = text[ends[token.text] :]
         pieces.append(Piece(before=before, shown=shown, after=after, special=token.text is None))
@@ -72,7 +76,7 @@ def running_text(side: Side) -> list[Piece]:
 
 
 def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]:
-    """Return how to shade each side that has scores, on one scale."""
+    """Return the shading of each side that has scores, on a common scale."""
     scored = [
         (side, scores)
         for side, scores in zip(sides, attribution.scores, strict=True)
@@ -103,24 +107,24 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
 
 
 def _joined(pieces: list[Piece], scores: tuple[float, ...]) -> Iterator[tuple[Piece, float]]:
-    """Yield the pieces that show something, each with the scores of those before that do not."""
-    waiting = 0.0
+    """Yield the non-empty pieces. Scores of empty pieces are added to the next piece."""
+    total = 0.0
     for piece, score in zip(pieces, scores, strict=True):
-        waiting += score
+        total += score
         if piece.shown or piece.after:
-            yield piece, waiting
-            waiting = 0.0
+            yield piece, total
+            total = 0.0
 
 
 def _words(side: Side, scores: tuple[float, ...]) -> Iterator[tuple[str, float, bool]]:
-    """Yield each word with its score, and whether it is a special token."""
-    # A special token has no word; its index keeps two of them apart.
+    """Yield each word, its score, and whether it is a special token."""
+    # A special token has no word index, so its token index makes its key unique.
     keys = [
         (token.text, token.word if token.word is not None else -1 - index)
         for index, token in enumerate(side.tokens)
     ]
-    for (text, _), places in groupby(range(len(keys)), key=keys.__getitem__):
-        members = list(places)
+    for (text, _), indices in groupby(range(len(keys)), key=keys.__getitem__):
+        members = list(indices)
         first, last = side.tokens[members[0]], side.tokens[members[-1]]
         shown = first.piece if text is None else side.texts[text][first.start : last.end]
         yield shown or first.piece, sum(scores[index] for index in members), text is None

@@ -1,4 +1,4 @@
-"""A model, what it reads, and the number that is explained: all that a method is given.
+"""The subject of an explanation: a model, its input, and the output value to explain.
 
 Shapes: N variants, E examples of each, T tokens, D model width, C outputs, P positions.
 """
@@ -22,41 +22,41 @@ from heedful.tokens import TranslationTokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """What is read instead of the texts: a part of them, or all."""
+    """A perturbed input: the texts, or a part of them."""
 
     examples: tuple[Example, ...]
     positions: tuple[int, ...]
-    """Where the outputs stand in the first of them."""
+    """Output positions in the first example."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Subject:
-    """What is explained."""
+    """The subject of an explanation. Methods get no other input."""
 
     model: Model
     task: AnyTask
     tokenizer: Any
     aim: Aim
     batch_tokens: int
-    """Tokens that are computed at once."""
+    """Maximum tokens per batch."""
     check: Callable[[], None] = lambda: None
-    """Called before each batch is computed; an error that it raises ends the explanation."""
+    """Called before each batch is computed. An exception that it raises ends the explanation."""
 
     @property
     def device(self) -> torch.device:
-        """Where it is computed."""
+        """The device of the model."""
         return next(self.model.parameters()).device
 
     @property
     def whole(self) -> Variant:
-        """The texts as they are."""
+        """The unchanged texts."""
         return Variant(examples=self.aim.examples, positions=self.aim.positions)
 
     @property
     def hidden_id(self) -> int:
-        """The id of the token that stands for no token: the mask, or padding where there is none.
+        """The id of the placeholder token: the mask token, or padding if there is no mask token.
 
-        Padding of translators has a vector of zeros.
+        The padding of translation models has an embedding of zeros.
         """
         if isinstance(self.tokenizer, TranslationTokenizer) or self.tokenizer.mask_token_id is None:
             token_id: int = self.tokenizer.pad_token_id
@@ -65,37 +65,37 @@ class Subject:
         return mask_id
 
     def of_texts(self) -> list[NDArray[np.bool_]]:
-        """Tell which tokens of each example are of a word that is weighed. Each of shape (T,)."""
+        """Return which tokens of each example belong to a scored word. Each of shape (T,)."""
         return [
             np.array([token.word is not None for token in side.tokens], dtype=np.bool_)
             for side in self.aim.sides
         ]
 
     def anchored(self, example: int) -> NDArray[np.bool_]:
-        """Tell at which tokens of an example the outputs stand. Shape (T,)."""
+        """Return which tokens of an example are at output positions. Shape (T,)."""
         anchored = np.zeros(len(self.aim.examples[example].ids), dtype=np.bool_)
         if example == 0:
             anchored[list(self.aim.positions)] = True
         return anchored
 
     def without(self, dropped: Sequence[NDArray[np.bool_]]) -> Variant:
-        """Leave tokens out, or cover them; those at which the outputs stand are masked instead.
+        """Return a variant with tokens removed or covered; tokens at output positions are masked.
 
         Args:
-            dropped: for each example, True for the tokens to leave out. Each of shape (T,).
+            dropped: for each example, True for the tokens to remove. Each of shape (T,).
         """
         examples, positions = [], self.aim.positions
         if self.aim.cover is not None:
             pairs = zip(self.aim.examples, dropped, strict=True)
-            covered = tuple(self.aim.cover(example, gone) for example, gone in pairs)
+            covered = tuple(self.aim.cover(example, removed) for example, removed in pairs)
             return Variant(examples=covered, positions=positions)
-        for number, (example, gone) in enumerate(zip(self.aim.examples, dropped, strict=True)):
-            anchored = self.anchored(number)
-            kept = ~gone | anchored
-            ids = np.where(gone & anchored, self.hidden_id, example.ids)[kept].astype(np.int32)
-            before: NDArray[np.int64] = np.cumsum(kept) - kept  # tokens kept before each
-            if number == 0:
-                positions = tuple(int(before[at]) for at in positions)
+        for index, (example, removed) in enumerate(zip(self.aim.examples, dropped, strict=True)):
+            anchored = self.anchored(index)
+            kept = ~removed | anchored
+            ids = np.where(removed & anchored, self.hidden_id, example.ids)[kept].astype(np.int32)
+            new_indices: NDArray[np.int64] = np.cumsum(kept) - kept  # kept tokens before each
+            if index == 0:
+                positions = tuple(int(new_indices[position]) for position in positions)
             split = None if example.split is None else int(kept[: example.split].sum())
             examples.append(replace(example, ids=ids, split=split))
         return Variant(examples=tuple(examples), positions=positions)
@@ -110,7 +110,7 @@ class Subject:
 
     @torch.no_grad()
     def outputs(self, variants: Sequence[Variant]) -> Tensor:
-        """Compute the outputs for each variant, some at a time. Shape (N, C), on the CPU."""
+        """Compute the outputs of each variant, in batches. Shape (N, C), on the CPU."""
         rows = []
         for chunk in in_chunks(variants, self.at_once()):
             batch, positions = self.batch(chunk)
@@ -118,12 +118,12 @@ class Subject:
         return torch.cat(rows)
 
     def scores(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
-        """Compute the number that is explained for each variant. Shape (N,)."""
+        """Compute the explained output of each variant. Shape (N,)."""
         scores: NDArray[np.float64] = self.outputs(variants)[:, self.aim.index].numpy()
         return scores
 
     def probabilities(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
-        """Compute its probability, or where it has none, the number itself. Shape (N,)."""
+        """Compute the probability of the explained output, or its value if none. Shape (N,)."""
         outputs = self.outputs(variants)
         links: dict[str, Callable[[Tensor], Tensor]] = {
             "softmax": lambda logits: logits.softmax(-1),
@@ -136,25 +136,25 @@ class Subject:
         return probabilities
 
     def at_once(self) -> int:
-        """Return how many variants are computed at once."""
+        """Return the number of variants per batch."""
         longest = max(len(example.ids) for example in self.aim.examples)
         return max(1, self.batch_tokens // (longest * len(self.aim.examples)))
 
 
 def in_chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant]]:
-    """Cut variants into chunks of at most ``size``."""
+    """Split variants into chunks of at most ``size``."""
     return (variants[start : start + size] for start in range(0, len(variants), size))
 
 
 @contextmanager
 def with_vectors(model: Model, vectors: Tensor) -> Iterator[None]:
-    """Let a model read vectors where it would look up those of its input.
+    """Replace the input embeddings of a model inside this context.
 
-    The table may be looked up once more for what a decoder has written: that stays as it is.
+    A model may look up the embedding table again for decoder inputs. That lookup is unchanged.
 
     Args:
-        model: of any family.
-        vectors: one for each token of the batch that it is called with. Shape (N * E, T, D).
+        model: a model of any family.
+        vectors: embeddings of each token of the model's input batch. Shape (N * E, T, D).
     """
     lookups = 0
 

@@ -1,4 +1,4 @@
-"""Explanations and measurements as tables for the terminal."""
+"""Terminal tables of explanations and measurements."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,11 +11,11 @@ from heedful.explanations.heads import TOLERANCE, HeadImportance
 from heedful.metrics.resampling import Interval
 
 _BAR = 10
-"""Characters of the longest bar on one side of the middle."""
+"""Maximum bar length on each side of the middle, in characters."""
 
 
 def explanation_table(explanation: Explanation) -> Group:
-    """Lay out the score of each token, by each method, and whether scores add up."""
+    """Return a table of token scores by method, and whether the scores add up."""
     parts: list[RenderableType] = []
     for attribution in explanation.attributions:
         parts.append(Text(visible(f"{attribution.method}: {attribution.target}")))
@@ -50,7 +50,7 @@ def _scores(tokens: list[str], scores: tuple[float, ...]) -> Table:
 
 
 def faithfulness_table(measured: Faithfulness) -> Group:
-    """Lay out each method's measures with their intervals, the most faithful first."""
+    """Return a table of each method's measures with intervals, most faithful method first."""
     table = Table(box=None, pad_edge=False)
     table.add_column("method", no_wrap=True)
     for heading in ("comprehensiveness", "sufficiency", "difference"):
@@ -65,22 +65,22 @@ def faithfulness_table(measured: Faithfulness) -> Group:
     )
 
 
-def _interval(one: Interval) -> str:
-    return f"{one.score:.3f} [{one.low:.3f}, {one.high:.3f}]"
+def _interval(interval: Interval) -> str:
+    return f"{interval.score:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 
 def heads_table(importance: HeadImportance) -> Group:
-    """Lay out what is lost without each head, and without more and more of them."""
-    several = len({one.mask for one in importance.heads}) > 1
+    """Return a table of the score without each head, and without growing shares of heads."""
+    has_several_masks = len({head.mask for head in importance.heads}) > 1
     table = Table(box=None, pad_edge=False)
-    for heading in (*(["mask"] if several else []), "layer", "head"):
+    for heading in (*(["mask"] if has_several_masks else []), "layer", "head"):
         table.add_column(heading)
     table.add_column("importance", justify="right")
     table.add_column(f"{importance.metric} without it", justify="right")
-    for one in sorted(importance.heads, key=lambda head: head.importance):
-        name = [one.mask] if several else []
+    for head in sorted(importance.heads, key=lambda head: head.importance):
+        name = [head.mask] if has_several_masks else []
         table.add_row(
-            *name, str(one.layer), str(one.head), f"{one.importance:.4f}", f"{one.score:.4f}"
+            *name, str(head.layer), str(head.head), f"{head.importance:.4f}", f"{head.score:.4f}"
         )
     shares = Table(box=None, pad_edge=False)
     for heading in ("without the least important", "heads", importance.metric):

@@ -1,10 +1,10 @@
-"""An explanation by words: their tokens put together, in scores and in attention.
+"""Aggregate an explanation from tokens to words, in scores and in attention.
 
-A score is the sum of those of its tokens. Attention to a word is the sum of that to its tokens, and
-attention from it the mean of that from them, so that rows still sum to 1 (Clark et al. 2019,
-section 4.1).
+The score of a word is the sum of its tokens' scores. Attention to a word is the sum over its
+tokens. Attention from a word is the mean over its tokens, so that rows still sum to 1 (Clark et al.
+2019, section 4.1).
 
-Shapes: L layers, H heads, T tokens, W words, R and C of the sides of rows and columns.
+Shapes: L layers, H heads, T tokens, W words, R row tokens, C column tokens.
 """
 
 from dataclasses import replace
@@ -24,12 +24,12 @@ NOTE = (
 
 
 def by_words(explanation: Explanation) -> Explanation:
-    """Return an explanation whose tokens are words; those of Chinese text as a segmenter tells.
+    """Return an explanation whose tokens are words. A segmenter splits Chinese text into words.
 
-    Special tokens stay alone.
+    Special tokens stay separate.
 
     Raises:
-        UserError: it is of a picture, or the segmenter is not installed.
+        UserError: the explanation is of an image, or the segmenter is not installed.
     """
     if any(side.picture is not None for side in explanation.sides):
         raise UserError("--words has no effect on pictures, which have none")
@@ -44,30 +44,30 @@ def by_words(explanation: Explanation) -> Explanation:
 
 
 def _starts(side: Side) -> NDArray[np.int64]:
-    """Return the number of the token that each word begins with. Shape (W,)."""
+    """Return the index of each word's first token. Shape (W,)."""
     keys: list[tuple[int | None, int]] = [(None, index) for index in range(len(side.tokens))]
-    for number, text in enumerate(side.texts):
-        indices = [index for index, token in enumerate(side.tokens) if token.text == number]
+    for text_index, text in enumerate(side.texts):
+        indices = [index for index, token in enumerate(side.tokens) if token.text == text_index]
         spans = [(side.tokens[index].start or 0, side.tokens[index].end or 0) for index in indices]
         (words,) = word_numbers([spans], word_spans(text, whole=True))
         for index, word in zip(indices, words, strict=True):
             if word is not None:
-                keys[index] = (number, word)
+                keys[index] = (text_index, word)
     return np.array([next(group)[0] for _, group in groupby(enumerate(keys), lambda item: item[1])])
 
 
 def _joined_side(side: Side, starts: NDArray[np.int64]) -> Side:
     edges = pairwise([*starts, len(side.tokens)])
     tokens = (
-        _joined_token(side, side.tokens[first:end], number)
-        for number, (first, end) in enumerate(edges)
+        _joined_token(side, side.tokens[first:end], word_index)
+        for word_index, (first, end) in enumerate(edges)
     )
     return replace(side, tokens=tuple(tokens))
 
 
-def _joined_token(side: Side, tokens: tuple[Token, ...], number: int) -> Token:
+def _joined_token(side: Side, tokens: tuple[Token, ...], word_index: int) -> Token:
     first, last = tokens[0], tokens[-1]
-    word = None if first.word is None else number
+    word = None if first.word is None else word_index
     if first is last or first.text is None:
         return replace(first, word=word)
     return replace(
@@ -75,19 +75,19 @@ def _joined_token(side: Side, tokens: tuple[Token, ...], number: int) -> Token:
     )
 
 
-def _joined_map(one: AttentionMap, starts: list[NDArray[np.int64]]) -> AttentionMap:
-    rows, columns = starts[one.rows], starts[one.columns]
-    to_words = np.add.reduceat(one.weights, columns, axis=-1)  # (L, H, R, W)
+def _joined_map(attention_map: AttentionMap, starts: list[NDArray[np.int64]]) -> AttentionMap:
+    rows, columns = starts[attention_map.rows], starts[attention_map.columns]
+    to_words = np.add.reduceat(attention_map.weights, columns, axis=-1)  # (L, H, R, W)
     sums = np.add.reduceat(to_words, rows, axis=-2)
-    counts = np.diff([*rows, one.weights.shape[-2]])[:, None]
-    return replace(one, weights=(sums / counts).astype(np.float32))
+    counts = np.diff([*rows, attention_map.weights.shape[-2]])[:, None]
+    return replace(attention_map, weights=(sums / counts).astype(np.float32))
 
 
-def _joined_scores(one: Attribution, starts: list[NDArray[np.int64]]) -> Attribution:
+def _joined_scores(attribution: Attribution, starts: list[NDArray[np.int64]]) -> Attribution:
     return replace(
-        one,
+        attribution,
         scores=tuple(
             None if scores is None else tuple(np.add.reduceat(scores, firsts).tolist())
-            for scores, firsts in zip(one.scores, starts, strict=True)
+            for scores, firsts in zip(attribution.scores, starts, strict=True)
         ),
     )

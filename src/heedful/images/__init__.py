@@ -1,1 +1,1 @@
-"""Pictures to pixels. Errors name the file."""
+"""Convert pictures to pixels. Errors name the file."""

@@ -1,7 +1,7 @@
-"""Files and bytes to pictures, by Pillow, upright and with 8 bits a colour.
+"""Decode files and bytes to upright pictures with 8 bits per channel, using Pillow.
 
-What is read may be damaged or hostile: how many bytes and pixels there are is looked at before
-anything is unpacked, and only formats that are nothing but pixels are tried.
+Input may be damaged or hostile. The numbers of bytes and pixels are checked before decoding, and
+only pure raster formats are tried.
 """
 
 import stat
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_BYTES = 64 * 2**20
-"""The largest file that is read."""
+"""Maximum file size."""
 
 MAX_PIXELS = 50_000_000
-"""The largest picture that is unpacked: that of a camera, at 4 bytes a pixel 200 MB."""
+"""Maximum size of a picture to decode: enough for a camera, and 200 MB at 4 bytes per pixel."""
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""What is tried, under Pillow's names. Others hold programs, or have it call some."""
+"""Formats to try, by Pillow's names. Other formats contain programs or make Pillow run some."""
 
-_DEEP = ("I;16", "I;16L", "I;16B", "I;16N")
-"""Pillow's names of grey with 16 bits."""
+_GREY16 = ("I;16", "I;16L", "I;16B", "I;16N")
+"""Pillow's names of modes for 16-bit grey."""
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the file of a picture.
+    """Read the bytes of a picture file.
 
     Raises:
-        UserError: it is not there, is no file, is empty or too large, or may not be read.
+        UserError: the file does not exist, is not a regular file, is too large, or cannot be read.
     """
     try:
         status = path.stat()
@@ -50,7 +50,7 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:
         raise UserError(_not_there(path)) from None
-    except (OSError, ValueError) as error:  # ValueError: UserError, and a name with a NUL
+    except (OSError, ValueError) as error:  # ValueError: UserError, or a path with a NUL
         if isinstance(error, UserError):
             raise
         reason = getattr(error, "strerror", None) or error
@@ -65,18 +65,18 @@ def _not_there(path: Path) -> str:
 
 
 def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
-    """Make a picture of the bytes of a file.
+    """Decode a picture from the bytes of a file.
 
-    What is transparent is seen on white. Of an animation the first picture is taken. Where the file
-    says how the camera was held, the picture is turned upright.
+    Transparent pixels are composited on white. An animation yields its first frame. If the file
+    has an EXIF orientation, the picture is rotated upright.
 
     Args:
-        content: the bytes.
-        source: what errors call the picture.
-        channels: 3 for colours, 1 for grey.
+        content: bytes of the file.
+        source: name of the picture, for error messages.
+        channels: 3 for colour, 1 for grey.
 
     Raises:
-        UserError: it is no picture, or broken, or too large.
+        UserError: the content is empty, not a picture, damaged or too large.
     """
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
@@ -86,7 +86,7 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
         raise UserError(f"{source}: empty")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is large, or odd in a file: told below
+            warnings.simplefilter("ignore")  # about large or odd files, which the code below checks
             picture: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
             rows, columns = picture.height, picture.width
             if rows * columns > MAX_PIXELS:
@@ -95,26 +95,26 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
                     f"{MAX_PIXELS:,} are read"
                 )
             picture.load()
-            if picture.mode == "I" and picture.format == "PPM":  # 16 bits, of which none are lost
+            if picture.mode == "I" and picture.format == "PPM":  # 16-bit values; lossless
                 picture = picture.convert("I;16")
             picture = ImageOps.exif_transpose(picture)
             return flat_picture(picture, source, channels=channels)
     except UserError:
         raise
     except UnidentifiedImageError:
-        known = ", ".join(FORMATS)
-        raise UserError(f"{source}: not a picture of a format that is read ({known})") from None
+        formats = ", ".join(FORMATS)
+        raise UserError(f"{source}: not a picture of a format that is read ({formats})") from None
     except Image.DecompressionBombError:
         raise UserError(
             f"{source}: too many pixels; pictures of at most {MAX_PIXELS:,} are read"
         ) from None
-    except Exception as error:  # each format has its own for damage
+    except Exception as error:  # each format raises its own exceptions for damaged files
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(f"{source}: a broken picture: {reason}") from error
 
 
 def blank_picture() -> bytes:
-    """Return the bytes of a white picture."""
+    """Return the PNG bytes of a white picture."""
     from PIL import Image
 
     stream = BytesIO()
@@ -123,15 +123,15 @@ def blank_picture() -> bytes:
 
 
 def flat_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image":
-    """Return a picture of 8 bits a colour in which nothing is transparent.
+    """Return an opaque picture with 8 bits per channel.
 
     Args:
-        picture: any.
-        source: what errors call it.
-        channels: 3 for colours, 1 for grey.
+        picture: picture of any mode.
+        source: name of the picture, for error messages.
+        channels: 3 for colour, 1 for grey.
 
     Raises:
-        UserError: its colours have 32 bits.
+        UserError: the picture has 32 bits per channel.
     """
     return _flat(picture, source).convert("L" if channels == 1 else "RGB")
 
@@ -139,15 +139,15 @@ def flat_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image"
 def _flat(picture: "Image", source: str) -> "Image":
     from PIL import Image
 
-    if picture.mode in _DEEP:  # Pillow would cut numbers above 255, and knows no transparent ones
-        deep = np.asarray(picture)
-        pixels = np.rint(deep / 257).astype(np.uint8)
+    if picture.mode in _GREY16:  # Pillow would clip values above 255 and ignore transparency
+        grey16 = np.asarray(picture)
+        pixels = np.rint(grey16 / 257).astype(np.uint8)
         clear = picture.info.get("transparency")
-        return Image.fromarray(pixels if clear is None else np.where(deep == clear, 255, pixels))
+        return Image.fromarray(pixels if clear is None else np.where(grey16 == clear, 255, pixels))
     if picture.mode in ("I", "F"):
         raise UserError(f"{source}: pixels of 32 bits; save it with 8 or 16 bits a colour")
     if picture.has_transparency_data:
-        clear = picture.convert("RGBA")
-        white = Image.new("RGBA", clear.size, "white")
-        return Image.alpha_composite(white, clear)
+        rgba = picture.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, "white")
+        return Image.alpha_composite(white, rgba)
     return picture

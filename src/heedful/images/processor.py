@@ -1,4 +1,4 @@
-"""How pictures become the numbers that a model reads: ``preprocessor_config.json``.
+"""Convert pictures to a model's input, as ``preprocessor_config.json`` specifies.
 
 Shapes: B batch, C channels, Y rows, X columns.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 OnePicture: TypeAlias = "str | Path | bytes | Image"
-"""A file, what one holds, or a picture of Pillow."""
+"""A path, the bytes of a file, or a Pillow image."""
 
 CONFIG = "preprocessor_config.json"
 
@@ -35,41 +35,41 @@ _IGNORED = {
     *("data_format", "input_data_format", "device", "disable_grouping", "crop_size", "input_type"),
     *("do_pad", "pad_size", "default_to_square"),
 }
-"""Keys that change nothing: pictures always get the colours that the model reads."""
+"""Keys without effect. Pictures are always converted to the model's channels."""
 
-_OFF = ("do_center_crop", "do_pad")
-"""Steps that are not done."""
+_UNSUPPORTED = ("do_center_crop", "do_pad")
+"""Steps that are not supported."""
 
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
-"""Pillow's numbers of how pixels are computed from others."""
+"""Resampling filters by Pillow's numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTImageProcessor:
-    """Makes pictures of one size, and their pixels numbers around 0.
+    """Resizes pictures to one size and normalizes their pixels.
 
     The keys are those of the reference's ``ViTImageProcessor``.
 
     Raises:
-        UserError: a value is of the wrong type or out of range.
+        UserError: a value has the wrong type or is out of range.
     """
 
     size: tuple[int, int] = (224, 224)
     """Rows and columns, in pixels."""
     resample: int = 2
-    """How pixels of another size are computed, by Pillow's number."""
+    """Resampling filter, by Pillow's number."""
     do_resize: bool = True
-    """Whether pictures of another size are made to fit; else they are refused."""
+    """Whether to resize pictures of another size; if false, they are rejected."""
     do_rescale: bool = True
-    """Whether pixels are multiplied by ``rescale_factor``."""
+    """Whether to multiply pixels by ``rescale_factor``."""
     rescale_factor: float = 1 / 255
-    """What pixels, 0 to 255, are multiplied by."""
+    """Factor on pixels, which range from 0 to 255."""
     do_normalize: bool = True
-    """Whether ``image_mean`` is taken from them, and what is left divided by ``image_std``."""
+    """Whether to subtract ``image_mean`` and divide by ``image_std``."""
     image_mean: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """Of each channel: C numbers."""
+    """Mean of each channel: C numbers."""
     image_std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    """The same."""
+    """Standard deviation of each channel: C numbers."""
 
     def __post_init__(self) -> None:
         rows, columns = self.size
@@ -97,7 +97,7 @@ class ViTImageProcessor:
 
     @property
     def zero(self) -> NDArray[np.uint8]:
-        """The colour that becomes 0, or is nearest to it. Shape (C,)."""
+        """Colour whose normalized value is closest to 0. Shape (C,)."""
         mean = np.array(self.image_mean if self.do_normalize else (0.0,) * self.channels)
         factor = self.rescale_factor if self.do_rescale else 1.0
         colour: NDArray[np.uint8] = (mean / factor).round().clip(0, 255).astype(np.uint8)
@@ -112,8 +112,8 @@ class ViTImageProcessor:
         """Return ``pixel_values`` of one picture or several, for ``model(**processor(pictures))``.
 
         Args:
-            images: files, what files hold, or pictures of Pillow.
-            return_tensors: of torch (``pt``) or numpy (``np``).
+            images: paths, bytes of files, or Pillow images.
+            return_tensors: tensor type, ``pt`` for torch or ``np`` for numpy.
 
         Raises:
             UserError: see `read`.
@@ -124,8 +124,8 @@ class ViTImageProcessor:
             raise UserError("no picture given")
         check_known("return_tensors", return_tensors, ("pt", "np"))
         pictures = cast("Sequence[OnePicture]", images)
-        rows = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
-        values = self.values(np.stack(rows))
+        pixels = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
+        values = self.values(np.stack(pixels))
         if return_tensors == "np":
             return {"pixel_values": values}
         import torch
@@ -144,7 +144,7 @@ class ViTImageProcessor:
             flat = flat_picture(picture, source, channels=self.channels)
         except UserError:
             raise
-        except (ValueError, OSError) as error:  # Pillow's, of a mode or a file behind it
+        except (ValueError, OSError) as error:  # from Pillow, about a mode or the underlying file
             raise UserError(f"{source}: {error}") from None
         return self.pixels(flat, source)
 
@@ -152,18 +152,18 @@ class ViTImageProcessor:
         """Return the pixels of a picture at the model's size. Shape (C, Y, X), 0 to 255.
 
         Args:
-            content: a file, or what one holds.
-            source: what errors call it.
+            content: a path, or the bytes of a file.
+            source: name of the picture, for error messages.
 
         Raises:
-            UserError: see `open_picture` and `read_bytes`; or it has another size and is not to be
-                made to fit.
+            UserError: see `open_picture` and `read_bytes`; or the picture has another size and
+                ``do_resize`` is false.
         """
         data = content if isinstance(content, bytes) else read_bytes(content)
         return self.pixels(open_picture(data, source, channels=self.channels), source)
 
     def pixels(self, picture: "Image", source: str = "the picture") -> NDArray[np.uint8]:
-        """Return the same of a picture that is open and has the channels of the model."""
+        """Return the pixels of an open picture that has the model's channels; see `read`."""
         rows, columns = self.size
         if picture.size != (columns, rows):
             if not self.do_resize:
@@ -176,19 +176,19 @@ class ViTImageProcessor:
         return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def values(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return what the model reads, rounded as the reference rounds it. Shape (B, C, Y, X).
+        """Return the model's input, rounded as in the reference. Shape (B, C, Y, X).
 
         Args:
-            pixels: of the same shape.
+            pixels: pixels of the same shape.
         """
         values = pixels.astype(np.float64)
         if self.do_rescale:
             values = values * self.rescale_factor
-        narrow = values.astype(np.float32)
+        values32 = values.astype(np.float32)
         if self.do_normalize:
             mean = np.array(self.image_mean, np.float32)[:, None, None]
-            narrow = (narrow - mean) / np.array(self.image_std, np.float32)[:, None, None]
-        return narrow
+            values32 = (values32 - mean) / np.array(self.image_std, np.float32)[:, None, None]
+        return values32
 
     @classmethod
     def from_pretrained(
@@ -198,11 +198,11 @@ class ViTImageProcessor:
 
         Args:
             name: see ``heedful.sources.resolve``.
-            channels: of the model, for a file that gives one mean for all.
+            channels: channels of the model, for a file with a single mean for all channels.
             revision: commit, tag or branch of a hub name.
 
         Raises:
-            UserError: there is no such file, or it asks for what is not done here.
+            UserError: the file does not exist, or it requests an unsupported step.
         """
         path = resolve(name, revision) / CONFIG
         return cls.from_dict(files.read_json(path), where=str(path), channels=channels)
@@ -217,31 +217,35 @@ class ViTImageProcessor:
                 raise UserError(
                     f"{where}: {key} is {values[key]!r}; only {_CLASSES[0]} is supported"
                 )
-        for key in _OFF:
+        for key in _UNSUPPORTED:
             if values.get(key):
                 raise UserError(f"{where}: {key} is {values[key]!r}; only false is supported")
-        known = list(cls.__dataclass_fields__)
-        fields = {key: values[key] for key in values if key not in (*_CLASS_KEYS, *_OFF, *_IGNORED)}
+        names = list(cls.__dataclass_fields__)
+        fields = {
+            key: values[key]
+            for key in values
+            if key not in (*_CLASS_KEYS, *_UNSUPPORTED, *_IGNORED)
+        }
         for key in fields:
-            if key not in known:
-                raise UserError(f"{where}: unknown key {key!r}{did_you_mean(key, known)}")
+            if key not in names:
+                raise UserError(f"{where}: unknown key {key!r}{did_you_mean(key, names)}")
         if "size" in fields:
             fields["size"] = _size(fields["size"], where)
         for key in ("image_mean", "image_std"):
             if key in fields or channels != 3:
-                number = fields.get(key)
-                fields[key] = _each(0.5 if number is None else number, channels)
+                value = fields.get(key)
+                fields[key] = _each(0.5 if value is None else value, channels)
         try:
             return cls(**fields)
         except (UserError, TypeError) as error:
             raise UserError(f"{where}: {error}") from None
 
     def identity(self) -> str:
-        """Return what is the same where two processors make the same of every picture."""
+        """Return a string that is equal for two processors with equal settings."""
         return json.dumps(self.to_dict(), sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the file holds, for heedful and for the reference."""
+        """Return the content of a file that heedful and the reference can read."""
         return {
             "image_processor_type": _CLASSES[0],
             "do_resize": self.do_resize,
@@ -262,10 +266,10 @@ class ViTImageProcessor:
 
 
 def _size(value: Any, where: str) -> tuple[int, int]:
-    """Return rows and columns of what a file calls a size.
+    """Parse the ``size`` of a file to rows and columns.
 
     Raises:
-        UserError: it is one side alone, or no size at all.
+        UserError: the value gives only one side, or is not a size.
     """
     if type(value) is int:
         return value, value

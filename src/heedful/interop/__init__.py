@@ -1,6 +1,6 @@
-"""Folders of other programs: those that are answered from as they are, and those that are written.
+"""Model folders of other programs: read for predictions, or written by export.
 
-A new format is a file here and a line of a table.
+To add a format, add a module here and a row in a table.
 """
 
 from collections.abc import Callable
@@ -22,21 +22,21 @@ DEFAULT = ExportSettings()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """A layout that ``heedful export`` writes."""
+    """A folder format that ``heedful export`` writes."""
 
     writer: str
-    """Module and function: writes a `Source` to an empty folder, and returns its `Check`."""
+    """Dotted path of a function that writes a `Source` to an empty folder and returns a `Check`."""
     tasks: frozenset[str] | None = None
-    """Tasks whose runs it can hold; None for all."""
+    """Supported tasks; None for all."""
     files: frozenset[str]
-    """Names of what it writes, which ``--overwrite`` may replace."""
+    """Names of the written files, which ``--overwrite`` may replace."""
     about: str
-    """What reads it, for the help."""
+    """The programs that read the format, for the help."""
     opener: str | None = None
-    """Module and function: from a `Source` and such a folder to what computes in the place of the
-    model, where that may compute something else."""
+    """Dotted path of a function from a `Source` and an exported folder to a replacement for the
+    model. Only for formats whose outputs may differ from the model's."""
     options: frozenset[str] = frozenset()
-    """Fields of `ExportSettings` that it has."""
+    """Supported fields of `ExportSettings`."""
 
 
 READERS = (
@@ -44,7 +44,7 @@ READERS = (
     "heedful.interop.marian.read_record",
     "heedful.interop.finetuned.read_record",
 )
-"""Functions that say what a folder without ``heedful.json`` is, as a run would, if they know it."""
+"""Functions that return the run record of a folder without ``heedful.json`` if they know it."""
 
 _MODEL = {"config.json", "model.safetensors", "README.md"}
 _TOKENIZER = {
@@ -97,14 +97,14 @@ FORMATS = {
         about="MarianMTModel of transformers, and what converts from it",
     ),
 }
-"""Every layout that can be written, by the name that ``--format`` takes."""
+"""All export formats, by the name for ``--format``."""
 
 
 def foreign_record(folder: Path) -> "RunRecord | None":
-    """Say what another program's folder is, as a run would; None where no reader knows it.
+    """Return another program's folder as a run record; None if no reader knows the folder.
 
     Raises:
-        UserError: one of its files is damaged.
+        UserError: one of the folder's files is damaged.
     """
     from heedful.checkpoints.runs import RECORD
 
@@ -116,10 +116,10 @@ def foreign_record(folder: Path) -> "RunRecord | None":
 
 
 def answering_record(folder: Path) -> "RunRecord":
-    """Say what a folder is that answers: a finished run, or another program's that is like one.
+    """Return the record of a folder for predictions: a finished run, or another program's model.
 
     Raises:
-        UserError: it is neither, or one of its files is damaged.
+        UserError: the folder is neither, or one of its files is damaged.
     """
     from heedful.checkpoints.runs import read_finished
 
@@ -134,55 +134,55 @@ def export(
     settings: ExportSettings = DEFAULT,
     overwrite: bool = False,
 ) -> "Check":
-    """Write a run as a folder of another program, and check that it computes the same there.
+    """Export a run to a folder of another program, and check that the outputs are the same.
 
     Args:
         run: a finished run.
-        out: the folder.
+        out: the output folder.
         name: a key of ``FORMATS``.
-        settings: what only some formats have.
-        overwrite: whether to replace what was exported there.
+        settings: options that only some formats support.
+        overwrite: whether to replace an earlier export in the folder.
 
     Raises:
-        UserError: the run cannot be written so, the check fails, or the folder exists, and
-            ``overwrite`` is false or it holds anything else.
+        UserError: the run cannot be exported to this format; the check fails; or the folder exists
+            and ``overwrite`` is false or it has other files.
     """
-    from heedful.interop.source import open_source, read_source  # they need torch
+    from heedful.interop.source import open_source, read_source  # lazy import of torch
 
-    kind = FORMATS[name]
+    format = FORMATS[name]
     for field in fields(settings):
-        if getattr(settings, field.name) != field.default and field.name not in kind.options:
-            fitting = " or ".join(
+        if getattr(settings, field.name) != field.default and field.name not in format.options:
+            supported = " or ".join(
                 other for other in FORMATS if field.name in FORMATS[other].options
             )
             raise UserError(
-                f"--{field.name} has no effect on --format {name}; it is for --format {fitting}"
+                f"--{field.name} has no effect on --format {name}; it is for --format {supported}"
             )
-    if out.exists() and not overwrite:  # now, not after all has been read
+    if out.exists() and not overwrite:  # fail early, before the run is read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     if out.exists() and run.exists() and out.samefile(run):
         raise UserError(f"--to {out} is what is exported; choose another folder")
-    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - kind.files):
+    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - format.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
     _, record = read_source(run)
-    if kind.tasks is not None and record.task not in kind.tasks:
-        fitting = " or ".join(sorted(kind.tasks))
+    if format.tasks is not None and record.task not in format.tasks:
+        supported = " or ".join(sorted(format.tasks))
         raise UserError(
-            f"{run}: {with_article(record.task)} run; --format {name} is for runs of {fitting}"
+            f"{run}: {with_article(record.task)} run; --format {name} is for runs of {supported}"
         )
     source = open_source(run)
     with new_folder(out, overwrite=overwrite) as folder:
-        check: Check = _imported(kind.writer)(source, folder, settings)
+        check: Check = _imported(format.writer)(source, folder, settings)
     return check
 
 
 def open_exported(run: Path, folder: Path, name: str) -> Any:
-    """Open what was exported in the place of a run's model.
+    """Open an exported folder as a replacement for a run's model.
 
     Args:
         run: the run.
-        folder: what it was exported to.
-        name: the format, one with an opener.
+        folder: the exported folder.
+        name: a format with an opener.
     """
     from heedful.interop.source import open_source
 

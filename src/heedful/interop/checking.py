@@ -1,4 +1,4 @@
-"""Whether another program computes what heedful does: batches to compare, and the comparison.
+"""Check that another program computes the same outputs as heedful: sample batches and comparison.
 
 Shapes: B batch, C choices, S length, T target length.
 """
@@ -18,28 +18,28 @@ from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.loading import load_model
 
 TOLERANCE = 1e-4
-"""How far outputs may differ, as a share of the largest of them, or of 1 if that is more. Float32
-that is added up in another order differs by about a hundredth of that."""
+"""Maximum difference of outputs, relative to the largest output or to 1, whichever is larger.
+Float32 sums in a different order differ by about a hundredth of this."""
 
 COARSE = 1.0
-"""The same of weights in 8 bits. How much these cost is for data to say, but what is further off
-than the largest output is broken."""
+"""Maximum difference with 8-bit weights. Their true cost must be measured on data, but a difference
+above the largest output means that the export is broken."""
 
 _LENGTHS = ((5,), (4, 9, 2), (17, 3, 8, 12, 6))
-"""The lengths of the texts of each batch, besides one text as long as the model reads."""
+"""Text lengths of each batch. A further batch has one text of the model's maximum length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """What a comparison came to."""
+    """The result of a comparison."""
 
     consumer: str
-    """What computed the same, and its version."""
+    """The other program and its version."""
     batches: int
     difference: float
-    """The largest, as a share of the largest output or of 1."""
+    """Largest difference, relative to the largest output or to 1, whichever is larger."""
     int8: float | None = None
-    """The same of weights in 8 bits, where they were asked for."""
+    """Largest difference with 8-bit weights, if requested."""
 
     def __str__(self) -> str:
         coarse = "" if self.int8 is None else f", in 8 bits by at most {self.int8:.1e}"
@@ -50,12 +50,12 @@ class Check:
 
 
 def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
-    """Yield batches of several sizes and lengths, with padding, as the model's ``forward`` takes.
+    """Yield padded batches of several sizes and lengths, as arguments of the model's ``forward``.
 
-    Each has ``input_ids`` and ``attention_mask``, int64, (B, S) or of choices (B, C, S), and where
-    the model knows them ``token_type_ids``; of a model that reads and writes, also
-    ``decoder_input_ids``, (B, T). Of a model that reads pictures it is ``pixel_values``, (B,
-    channels, rows, columns).
+    Each has ``input_ids`` and ``attention_mask``, int64, (B, S), or (B, C, S) for choices. There
+    are ``token_type_ids`` if the model uses them, and ``decoder_input_ids``, (B, T), for an
+    encoder-decoder. Batches of an image model have only ``pixel_values``, (B, channels, rows,
+    columns).
     """
     model, generator = source.model, torch.Generator().manual_seed(0)
     if source.sees:
@@ -75,11 +75,11 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
 
 
 def reads_types(source: Source) -> bool:
-    """Tell whether what reads the texts of a run is also given ``token_type_ids``."""
-    layout = getattr(source.tokenizer, "layout", None)  # a translator's tokenizer has none
+    """Return whether the part of the model that reads the input takes ``token_type_ids``."""
+    layout = getattr(source.tokenizer, "layout", None)  # a translation tokenizer has none
     if layout is None or not layout.tells_types:
         return False
-    if layout.tells_alone:  # of a GPT-2, which is told them where it decides, not where it writes
+    if layout.tells_alone:  # GPT-2 takes them for decisions, not for generation
         return not hasattr(source.model, "generate")
     config = _reading_config(source)
     return getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
@@ -110,31 +110,31 @@ def _target_ids(
     lengths: Sequence[int],
     generator: torch.Generator,
 ) -> Tensor:
-    """Return texts to write without padding, as long as the longest may be. Shape (B, T)."""
+    """Return target ids without padding, within the maximum length. Shape (B, T)."""
     if isinstance(model, BertEncoderDecoder):
-        config, most = model.decoder.config, model.decoder.max_positions
+        config, max_length = model.decoder.config, model.decoder.max_positions
         size, pad_id = config.vocab_size, config.pad_token_id
     else:
         size, pad_id = model.config.decoder_vocab_size, model.config.pad_token_id
-        most = model.max_positions
-    ids = torch.randint(size, (len(lengths), min(max(lengths), most)), generator=generator)
+        max_length = model.max_positions
+    ids = torch.randint(size, (len(lengths), min(max(lengths), max_length)), generator=generator)
     return ids if pad_id is None else ids.where(ids != pad_id, (pad_id + 1) % size)
 
 
 @torch.inference_mode()
 def outputs_of(source: Source, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what the model computes for a batch, by the names of its output."""
+    """Return the model's outputs for a batch, by name."""
     output = source.model(**batch)
     return {name: output[name] for name in output if isinstance(output[name], Tensor)}
 
 
 class Comparison:
-    """Compares what a program computes for some batches with what the model does.
+    """Compares another program's outputs with the model's outputs on sample batches.
 
     Args:
-        source: has the model.
+        source: the source with the model.
         consumer: the program and its version.
-        tolerance: how far outputs may differ.
+        tolerance: maximum relative difference of outputs.
     """
 
     def __init__(self, source: Source, consumer: str, *, tolerance: float = TOLERANCE) -> None:
@@ -153,32 +153,35 @@ class Comparison:
         """Compare the outputs for a batch.
 
         Args:
-            batch: what both were given. Of outputs by tokens those of padding are not compared.
-            expected: what the model computes.
-            actual: the same of the other program.
+            batch: the input of both. Per-token outputs at padding positions are not compared.
+            expected: the model's outputs.
+            actual: the other program's outputs.
 
         Raises:
-            UserError: a name is missing, a shape differs, or a value by more than the tolerance.
+            UserError: a name is missing, a shape differs, or a value differs by more than the
+                tolerance.
         """
-        # Of pictures all counts.
+        # Images have no padding.
         real = batch.get("attention_mask", torch.ones(0)).bool()
-        for name, ours in expected.items():
-            theirs = actual.get(name)
-            if theirs is None or theirs.shape != ours.shape:
-                shape = "none" if theirs is None else tuple(theirs.shape)
-                raise self._failed(f"{name} has the shape {shape}, not {tuple(ours.shape)}")
-            written = "decoder_input_ids" in batch and not name.startswith("encoder_")
-            if len(real) and not written and ours.shape[: real.ndim] == real.shape:
-                ours, theirs = ours[real], theirs[real]
-            difference = (theirs.float() - ours.float()).abs().max()
-            share = float(difference / ours.abs().max().clamp(min=1.0))
-            if not share <= self._tolerance:  # nor where it is no number
+        for name, expected_output in expected.items():
+            actual_output = actual.get(name)
+            if actual_output is None or actual_output.shape != expected_output.shape:
+                shape = "none" if actual_output is None else tuple(actual_output.shape)
+                raise self._failed(
+                    f"{name} has the shape {shape}, not {tuple(expected_output.shape)}"
+                )
+            from_decoder = "decoder_input_ids" in batch and not name.startswith("encoder_")
+            if len(real) and not from_decoder and expected_output.shape[: real.ndim] == real.shape:
+                expected_output, actual_output = expected_output[real], actual_output[real]
+            difference = (actual_output.float() - expected_output.float()).abs().max()
+            share = float(difference / expected_output.abs().max().clamp(min=1.0))
+            if not share <= self._tolerance:  # also fails for NaN
                 raise self._failed(f"{name} differs by {share:.1e}")
             self._largest = max(self._largest, share)
         self._batches += 1
 
     def result(self) -> Check:
-        """Return what the comparison came to."""
+        """Return the result of the comparison."""
         return Check(consumer=self._consumer, batches=self._batches, difference=self._largest)
 
     def _failed(self, what: str) -> UserError:
@@ -189,13 +192,13 @@ class Comparison:
 
 
 def check_by_reading(source: Source, folder: Path) -> Check:
-    """Compare a folder that heedful reads itself with the model that it was written from.
+    """Load an exported folder in heedful and compare its model with the original.
 
     Raises:
-        UserError: its model computes something else.
+        UserError: the loaded model computes different outputs.
     """
-    again = replace(source, model=load_model(folder))
+    reloaded = replace(source, model=load_model(folder))
     comparison = Comparison(source, f"heedful {__version__}")
     for batch in sample_batches(source):
-        comparison.add(batch, outputs_of(source, batch), outputs_of(again, batch))
+        comparison.add(batch, outputs_of(source, batch), outputs_of(reloaded, batch))
     return comparison.result()

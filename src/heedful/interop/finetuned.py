@@ -1,8 +1,8 @@
-"""Folders that transformers has trained for a task: what each answers, by the head of its model.
+"""Read task models fine-tuned in transformers; the model's head determines the task.
 
-Such a folder does not say all that a run does. Where it is silent, answers are those of the
-reference's pipelines: one text or a pair, entities by the likeliest tag of each word, and always an
-answer to a question.
+Such a folder has less information than a run. Missing settings follow the reference's pipelines:
+one text or a pair, entities from the most likely tag of each word, and always an answer to a
+question.
 """
 
 from collections.abc import Callable
@@ -20,20 +20,20 @@ from heedful.reading.tagging import parse_tag
 from heedful.settings import AnswerSettings, PretrainSettings
 
 Goal = tuple[str, dict[str, Any]]
-"""A task's name, and the fields of its class."""
+"""The name of a task, and the fields of its class."""
 
 
 def read_record(folder: Path) -> RunRecord | None:
-    """Say what such a folder is, as a run of its task would; None for any other folder.
+    """Return the run record of a fine-tuned model folder; None for any other folder.
 
     Raises:
-        UserError: a file is damaged, or no task has such labels.
+        UserError: a file is damaged, or the labels fit no task.
     """
     if not (folder / CONFIG).is_file() or (head := head_of(folder)) not in _GOALS:
         return None
     model_type, family = family_of(folder)
     if head == "seq2seq" and model_type != "encoder-decoder":
-        return None  # a translator, without the tokenizers by which `marian` knows one
+        return None  # a translation model without the tokenizers that `marian` requires
     model: Model = load_model(folder, mapped=True, whole=True)
     if family.reads == "pictures":
         task, goal = _classify(folder, model, None)
@@ -132,4 +132,4 @@ _GOALS: dict[Head, Callable[[Path, Model, Any], Goal]] = {
     "causal_lm": _write,
     "seq2seq": _write,
 }
-"""What a model with each head is for."""
+"""The task for each model head."""

@@ -1,7 +1,7 @@
-"""A run as a folder of ``transformers``: what its ``from_pretrained`` and ``pipeline`` open.
+"""Export a run as a ``transformers`` folder for its ``from_pretrained`` and ``pipeline``.
 
-Models and tokenizers have the reference's names and files already. What is added is what its fast
-tokenizers read (``tokenizer.json``), how long a text may be, and how a writer searches.
+Models and tokenizers already use the reference's names and files. Export adds the file of its fast
+tokenizers (``tokenizer.json``), the maximum text length, and the settings of beam search.
 """
 
 import logging
@@ -35,14 +35,14 @@ SAMPLES = (
     "東京 is 日本's capital\u00a0city",
     "line one\nline two\ttab   spaces 😀 x",
 )
-"""Texts that both tokenizers must read alike."""
+"""Texts that both tokenizers must encode identically."""
 
 
 def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
-    """Write a run, and compare it in ``transformers``.
+    """Write a run, and compare its outputs in ``transformers``.
 
     Raises:
-        UserError: the reference has no such model, computes something else, or is not installed.
+        UserError: the reference has no such model, computes different outputs, or is not installed.
     """
     transformers = _library()
     _refuse(source)
@@ -61,29 +61,29 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
 
 
 def compare(source: Source, folder: Path) -> Check:
-    """Compare what ``transformers`` computes from a folder with what the model computes.
+    """Compare the outputs of ``transformers`` for a folder with the model's outputs.
 
     Raises:
-        UserError: they differ.
+        UserError: the outputs differ.
     """
     transformers = _library()
     with _quiet(), torch.inference_mode():
-        model = _opened(source, folder, transformers)
+        model = _load_reference(source, folder, transformers)
         comparison = Comparison(source, _consumer())
         for batch in sample_batches(source):
             if isinstance(model.base_model, transformers.BigBirdModel):
-                # A short text has it read all later ones as a whole, too.
+                # A short text permanently switches it to full attention.
                 model.base_model.set_attention_type(model.config.attention_type)
-            output = _computed(source, model, batch)
+            output = _reference_output(source, model, batch)
             comparison.add(batch, outputs_of(source, batch), dict(output.items()))
     return comparison.result()
 
 
-def _opened(source: Source, folder: Path, transformers: Any) -> Any:
+def _load_reference(source: Source, folder: Path, transformers: Any) -> Any:
     """Return the reference's model of a folder, in evaluation mode.
 
     Raises:
-        UserError: the reference has no such model, or cannot open it.
+        UserError: the reference has no such model, or cannot load it.
     """
     (architecture,) = read_json(folder / CONFIG)["architectures"]
     kind = getattr(transformers, architecture, None)
@@ -93,23 +93,23 @@ def _opened(source: Source, folder: Path, transformers: Any) -> Any:
         )
     try:
         return kind.from_pretrained(folder, local_files_only=True).eval()
-    except (RuntimeError, ValueError) as error:  # by which it says that weights do not fit
+    except (RuntimeError, ValueError) as error:  # raised for mismatched weights
         raise UserError(
-            f"{source.folder}: {_consumer()} cannot open what was written: {_line(error)}"
+            f"{source.folder}: {_consumer()} cannot open what was written: {_one_line(error)}"
         ) from error
 
 
-def _computed(source: Source, model: Any, batch: Any) -> Any:
-    """Return what the reference computes.
+def _reference_output(source: Source, model: Any, batch: Any) -> Any:
+    """Return the reference's output for a batch.
 
     Raises:
-        UserError: it cannot, as with a BigBird without drawn blocks.
+        UserError: the reference fails, such as for a BigBird without random blocks.
     """
     try:
         return model(**batch)
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"{source.folder}: {_consumer()} cannot compute such a model: {_line(error)}; "
+            f"{source.folder}: {_consumer()} cannot compute such a model: {_one_line(error)}; "
             "--format onnx can hold it"
         ) from error
 
@@ -118,27 +118,27 @@ def _consumer() -> str:
     return f"transformers {version('transformers')}"
 
 
-def _line(error: Exception) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
 def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
-    """Compare what both make of a picture.
+    """Compare the image preprocessing of both programs.
 
     Raises:
-        UserError: the reference makes other pixels of it.
+        UserError: the reference computes different pixel values.
     """
     from PIL import Image
 
-    draw = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
     shape = (37, 53) if source.tokenizer.channels == 1 else (37, 53, 3)
-    picture = Image.fromarray(draw.integers(0, 256, shape, dtype=np.uint8))
-    ours = source.tokenizer(picture, return_tensors="np")["pixel_values"]
-    theirs = transformers.ViTImageProcessor.from_pretrained(folder, local_files_only=True)
-    pixels = np.asarray(picture)
+    image = Image.fromarray(generator.integers(0, 256, shape, dtype=np.uint8))
+    ours = source.tokenizer(image, return_tensors="np")["pixel_values"]
+    processor = transformers.ViTImageProcessor.from_pretrained(folder, local_files_only=True)
+    pixels = np.asarray(image)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    right = theirs(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
-    if ours.shape != right.shape or np.abs(ours - right).max() > TOLERANCE:
+    ref = processor(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
+    if ours.shape != ref.shape or np.abs(ours - ref).max() > TOLERANCE:
         raise UserError(
             f"{source.folder}: transformers turns a picture into other pixels than heedful does; "
             "nothing was written"
@@ -154,10 +154,10 @@ def _library() -> Any:
 
 
 def _refuse(source: Source) -> None:
-    """Raise where the reference has no such model.
+    """Refuse a model that the reference does not have.
 
     Raises:
-        UserError: saying what can be done instead.
+        UserError: the reference has no such model. The message suggests an alternative.
     """
     model, tokenizer = source.model, source.tokenizer
     if isinstance(model, RnnSearch):
@@ -178,7 +178,7 @@ def _refuse(source: Source) -> None:
 
 
 def _write_search(source: Source, folder: Path) -> None:
-    """Write how a model that generates searches, as heedful does unless told otherwise."""
+    """Write the beam search settings of a generating model, with heedful's defaults."""
     model, tokenizer, defaults = source.model, source.tokenizer, PredictSettings()
     if not source.writes:
         return
@@ -201,10 +201,10 @@ def _write_search(source: Source, folder: Path) -> None:
 
 
 def _write_compiled_tokenizer(source: Source, folder: Path, transformers: Any) -> None:
-    """Write ``tokenizer.json``, by the reference's own conversion.
+    """Write ``tokenizer.json`` with the reference's own conversion.
 
     Raises:
-        UserError: it would read a text otherwise than heedful does.
+        UserError: the converted tokenizer encodes a text differently than heedful.
     """
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -220,7 +220,7 @@ def _write_compiled_tokenizer(source: Source, folder: Path, transformers: Any) -
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the library from logging what only its own users can act on."""
+    """Suppress log messages that are only relevant to direct users of the library."""
     logger = logging.getLogger("transformers")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
-"""A run of translation as the folder of one of the reference's Marian models.
+"""Read and write translation runs as Marian model folders of the reference.
 
-A Transformer's weights and configuration have the reference's names already. What is added is what
-the reference cuts texts with (``source.spm``, ``target.spm``) and searches with
+The weights and configuration of a Transformer already use the reference's names. Export adds the
+reference's tokenizer files (``source.spm``, ``target.spm``) and beam search settings
 (``generation_config.json``).
 """
 
@@ -23,7 +23,7 @@ GENERATION = "generation_config.json"
 
 
 def read_record(folder: Path) -> RunRecord | None:
-    """Say what a Marian folder is, as a run of translate would; None for any other folder."""
+    """Return the run record of a Marian folder; None for any other folder."""
     if not is_translation_folder(folder):
         return None
     positions = TransformerConfig.read(folder / MODEL_CONFIG).max_position_embeddings
@@ -32,10 +32,10 @@ def read_record(folder: Path) -> RunRecord | None:
 
 
 def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
-    """Write a run of translate as a Marian model.
+    """Write a translation run as a Marian model.
 
     Raises:
-        UserError: the run cannot be such a model.
+        UserError: the run cannot be exported as a Marian model.
     """
     model = source.model
     if not isinstance(model, Transformer):
@@ -50,17 +50,17 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     write_translator(source, folder)
     if find_spec("transformers") is None:
         return check_by_reading(source, folder)
-    from heedful.interop.hf import compare  # which writes translators by this file
+    from heedful.interop.hf import compare  # hf imports this module
 
     return compare(source, folder)
 
 
 def write_translator(source: Source, folder: Path) -> None:
-    """Write a folder that ``MarianTokenizer`` and the reference's model of the same kind read.
+    """Write a folder for ``MarianTokenizer`` and the reference's model of the same kind.
 
     Args:
-        source: has a Transformer.
-        folder: an empty one.
+        source: a source with a Transformer.
+        folder: an empty folder.
 
     Raises:
         UserError: the reference has no such model, or a library is missing.
@@ -86,7 +86,7 @@ def write_translator(source: Source, folder: Path) -> None:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     for name, side in ((SOURCE_MODEL, tokenizer.source), (TARGET_MODEL, tokenizer.target)):
-        if isinstance(side, TextTokenizer):  # the files of others are there already
+        if isinstance(side, TextTokenizer):  # other tokenizers have written their files already
             (folder / name).write_bytes(model_of(side))
     lengths = {"model_max_length": config.max_position_embeddings}
     write_json(folder / CONFIG, {**read_json(folder / CONFIG), **lengths})
@@ -96,25 +96,27 @@ def write_translator(source: Source, folder: Path) -> None:
         "eos_token_id": config.eos_token_id,
         "pad_token_id": config.pad_token_id,
         "bad_words_ids": [[config.pad_token_id]],
-        # The piece that starts a text is counted there.
+        # The reference counts the start token.
         "max_length": source.record.goal["longest"] + 1,
         "num_beams": defaults.beam,
         "length_penalty": defaults.length_penalty,
-        "early_stopping": True,  # once so many have ended, as our search does
+        "early_stopping": True,  # stop at ``num_beams`` finished hypotheses, like our search
     }
     write_json(folder / GENERATION, search)
 
 
 def read_longest(folder: Path) -> int | None:
-    """Return the most tokens of a translation that a folder tells the reference's search, if any.
+    """Return the maximum translation length from the reference's search settings, if any.
 
     Raises:
-        UserError: the file is damaged.
+        UserError: the settings file is damaged.
     """
     path = folder / GENERATION
-    most = read_json_if_there(path).get("max_length")
-    if most is None:
+    max_length = read_json_if_there(path).get("max_length")
+    if max_length is None:
         return None
-    if type(most) is not int or most < 2:
-        raise UserError(f"{path}: max_length is {most!r}; expected a whole number of at least 2")
-    return most - 1
+    if type(max_length) is not int or max_length < 2:
+        raise UserError(
+            f"{path}: max_length is {max_length!r}; expected a whole number of at least 2"
+        )
+    return max_length - 1

@@ -1,4 +1,4 @@
-"""A run's graphs as those of OpenVINO, by its own converter of ONNX."""
+"""Export a run's graphs to OpenVINO with OpenVINO's own ONNX converter."""
 
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -37,7 +37,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     """Write a run's graphs with its tokenizer, and compare them in OpenVINO.
 
     Raises:
-        UserError: a package is missing, or the graphs compute something else.
+        UserError: a package is missing, or the graphs compute different outputs.
     """
     openvino = _library()
     if isinstance(source.model, RnnSearch):
@@ -56,17 +56,17 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
 
 
 def open_exported(source: Source, folder: Path) -> OnnxModel:
-    """Open the graphs of a folder in the place of the model that they were made from."""
+    """Open the graphs of a folder as a replacement for the original model."""
     return open_model(source, folder, _Compiled, SUFFIX)
 
 
 def _ports(path: Path) -> list[Port]:
     graph = _library().Core().read_model(path)
     return [
-        (kind, one.get_any_name(), one.element_type.get_type_name(), shape)
-        for kind, several in (("input", graph.inputs), ("output", graph.outputs))
-        for one in several
-        for shape in [", ".join(map(str, one.partial_shape))]
+        (kind, port.get_any_name(), port.element_type.get_type_name(), shape)
+        for kind, ports in (("input", graph.inputs), ("output", graph.outputs))
+        for port in ports
+        for shape in [", ".join(map(str, port.partial_shape))]
     ]
 
 
@@ -79,12 +79,12 @@ def _library() -> Any:
 
 
 class _Compiled:
-    """A graph in OpenVINO, ready to compute in float32."""
+    """A compiled OpenVINO graph that computes in float32."""
 
     def __init__(self, path: Path) -> None:
         options = {"INFERENCE_PRECISION_HINT": "f32"}
         self._model = _library().Core().compile_model(path, "CPU", options)
-        self.inputs = [one.get_any_name() for one in self._model.inputs]
+        self.inputs = [port.get_any_name() for port in self._model.inputs]
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
         inputs = {}

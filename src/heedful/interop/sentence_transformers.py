@@ -1,9 +1,9 @@
-"""The folder layout of sentence-transformers, read and written.
+"""Read and write the folder format of sentence-transformers.
 
-Beside the encoder's own files it holds ``modules.json``, which lists what is computed one after
-another; the folder of the pooling; and how many tokens of a text are read.
+Besides the encoder's own files, a folder has ``modules.json``, which lists the modules in order of
+computation; a pooling folder; and a file with the maximum text length in tokens.
 
-Shapes: B texts, T longest text, D width of a vector.
+Shapes: B texts, T longest text, D embedding size.
 """
 
 import json
@@ -34,7 +34,7 @@ _OTHER_LENGTHS = tuple(
     f"sentence_{family}_config.json"
     for family in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-"""What the first releases called that file; where there are two, the library reads the first."""
+"""Names of that file in the first releases. If there are several, the library reads the first."""
 _ARGUMENTS = (
     "tokenizer_args",
     "processor_kwargs",
@@ -42,7 +42,7 @@ _ARGUMENTS = (
     "config_args",
     "config_kwargs",
 )
-"""Keys of that file for what the library tells the tokenizer and the model beside their files."""
+"""Keys of that file with extra arguments for the tokenizer and the model."""
 _PROMPTS = "config_sentence_transformers.json"
 _POOLING = "1_Pooling"
 _MODES: dict[Pooling, str] = {
@@ -51,44 +51,44 @@ _MODES: dict[Pooling, str] = {
 }
 _OTHER_MODES = ("max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _KINDS = ("Transformer", "Pooling", "Normalize")
-_NO_LENGTH = 10**6
-"""What a tokenizer writes for any length is far above this."""
+_UNLIMITED = 10**6
+"""The value that a tokenizer writes for unlimited length is far above this."""
 _LETTERS = " ".join("abcdefghijklmnopqrstuvwxyz")
-"""As words, for together they may be one that is not known, in capitals or not."""
+"""Letters as separate words, because a joined word may be unknown in both upper and lower case."""
 _NAMES = "sentence_transformers.models."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceLayout:
-    """What such a folder says beside the encoder."""
+    """The settings of a sentence-transformers folder besides the encoder."""
 
     pooling: Pooling
-    """What a text's vector is of its tokens'."""
+    """How to pool token embeddings to a text embedding."""
     normalise: bool
-    """Whether it is given length 1."""
+    """Whether to scale text embeddings to length 1."""
     max_length: int | None
-    """Tokens of a text that are read; None leaves that to the encoder."""
+    """Maximum tokens of a text; None for the encoder's maximum."""
 
 
 def pool(hidden_states: Tensor, mask: Tensor | None, pooling: Pooling) -> Tensor:
-    """Return a vector of each text: the mean of its tokens', or that of the first. Shape (B, D).
+    """Pool token hidden states to text embeddings by the mean or the first token. Shape (B, D).
 
     Args:
         hidden_states: shape (B, T, D).
-        mask: True or 1 for a token, False or 0 for padding; None where there is none. Shape (B, T).
-        pooling: which of the two.
+        mask: True or 1 for a token, False or 0 for padding; None if no padding. Shape (B, T).
+        pooling: ``mean`` or ``cls``, the first token.
     """
     if pooling == "cls":
         return hidden_states[:, 0]
     if mask is None:
         return hidden_states.mean(1)
     real = mask[..., None].to(hidden_states.dtype)  # (B, T, 1)
-    # An empty text has zeros.
+    # The embedding of an empty text is zero.
     return (hidden_states * real).sum(1) / real.sum(1).clamp(min=1)
 
 
 def read_record(folder: Path) -> RunRecord | None:
-    """Say what such a folder is, as a run of embed would; None for any other folder.
+    """Return the run record of a sentence-transformers folder; None for any other folder.
 
     Raises:
         UserError: see `read_layout`.
@@ -102,10 +102,10 @@ def read_record(folder: Path) -> RunRecord | None:
 
 
 def read_layout(folder: Path) -> SentenceLayout:
-    """Read what a folder says.
+    """Read the settings of a folder.
 
     Raises:
-        UserError: a file is damaged, or it computes something else than this can.
+        UserError: a file is damaged, or the folder requires unsupported computations.
     """
     path = folder / MODULES
     kinds, paths = _read_modules(folder)
@@ -121,8 +121,8 @@ def read_layout(folder: Path) -> SentenceLayout:
     sizes = read_json_if_there(sizes_path)
     length = sizes.get("max_seq_length")
     if length is None:  # newer versions of the library write it elsewhere
-        most = read_json_if_there(folder / TOKENIZER_CONFIG).get("model_max_length")
-        length = most if isinstance(most, int) and most < _NO_LENGTH else None
+        value = read_json_if_there(folder / TOKENIZER_CONFIG).get("model_max_length")
+        length = value if isinstance(value, int) and value < _UNLIMITED else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
     for key in _ARGUMENTS:
@@ -140,7 +140,7 @@ def read_layout(folder: Path) -> SentenceLayout:
 
 
 def _read_modules(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the kind of each module, and the folder in which it is.
+    """Return the type and the folder of each module.
 
     Raises:
         UserError: the file is damaged.
@@ -156,10 +156,10 @@ def _read_modules(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _is_ranker(folder: Path) -> bool:
-    """Tell whether a folder holds a ``CrossEncoder``, which is a classifier of transformers.
+    """Return whether a folder has a ``CrossEncoder``, which is a transformers classifier.
 
     Raises:
-        UserError: a file is damaged, or its texts are changed before they are read.
+        UserError: a file is damaged, or the folder changes texts before tokenization.
     """
     if _read_modules(folder) != (["Transformer"], [""]) or head_of(folder) != "sequence":
         return False
@@ -168,15 +168,15 @@ def _is_ranker(folder: Path) -> bool:
 
 
 def _check_texts(folder: Path, lowers: Path | None) -> None:
-    """Refuse a folder whose texts are changed before its tokenizer reads them, which is not done.
+    """Refuse a folder that changes texts before tokenization, which is not supported.
 
     Args:
         folder: the folder.
-        lowers: the file that says that texts are lower-cased, if one does; most tokenizers that
-            should do so do.
+        lowers: the file that enables lower-casing, if any. Most tokenizers already lower-case texts
+            themselves if required.
 
     Raises:
-        UserError: saying how they are changed.
+        UserError: the folder changes texts. The message says how.
     """
     if lowers:
         upper, lower = load_encoder_tokenizer(folder).encode_batch([_LETTERS.upper(), _LETTERS])
@@ -198,25 +198,25 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
 
 def _read_pooling(path: Path) -> Pooling:
     values = read_json(path)
-    on = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
-    if (mode := values.get("pooling_mode")) is not None:  # of newer versions of the library
-        on = [str(one) for one in (mode if isinstance(mode, list) else [mode])]
+    enabled = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
+    if (mode := values.get("pooling_mode")) is not None:  # newer versions of the library
+        enabled = [str(name) for name in (mode if isinstance(mode, list) else [mode])]
     for pooling, name in _MODES.items():
-        if on in ([name], [pooling]):
+        if enabled in ([name], [pooling]):
             return pooling
     raise UserError(
-        f"{path}: pools by {' and '.join(on) or 'nothing'}; "
+        f"{path}: pools by {' and '.join(enabled) or 'nothing'}; "
         f"supported is one of {', '.join(_MODES.values())}"
     )
 
 
 def write_layout(layout: SentenceLayout, width: int, folder: Path) -> None:
-    """Write what makes a folder with an encoder one of this layout.
+    """Add the files of this format to an encoder folder.
 
     Args:
-        layout: what to say.
-        width: numbers in a vector.
-        folder: holds the encoder's files.
+        layout: the settings to write.
+        width: the embedding size.
+        folder: the folder with the encoder's files.
     """
     kinds = _KINDS if layout.normalise else _KINDS[:2]
     paths = ("", _POOLING, "2_Normalize")
@@ -234,10 +234,11 @@ def write_layout(layout: SentenceLayout, width: int, folder: Path) -> None:
 
 
 def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
-    """Write a run of embed, or an encoder without a head, and compare what is read from it.
+    """Write an embedding run, or an encoder without a head, and compare it after reloading.
 
     Raises:
-        UserError: the program has no such encoder, or what is read again computes something else.
+        UserError: the program has no such encoder, or the reloaded model computes different
+            outputs.
     """
     record, config = source.record, source.model.config
     if config.pruned_heads or config.position_embedding_type != "absolute":

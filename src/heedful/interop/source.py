@@ -1,4 +1,4 @@
-"""What is exported: a finished run, or a model of another program that heedful reads."""
+"""The source of an export: a finished run, or a model of another program."""
 
 import os
 from dataclasses import dataclass
@@ -21,34 +21,34 @@ from heedful.tokens.folder import SPECIAL
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Source:
-    """A model with all that its answers depend on."""
+    """A model with everything its predictions depend on."""
 
     folder: Path
     record: RunRecord
     model: Model
-    """In evaluation mode, on the CPU, in float32."""
+    """The model in evaluation mode, on the CPU, in float32."""
     tokenizer: Any
-    """Or an ``ViTImageProcessor``."""
+    """A tokenizer, or a ``ViTImageProcessor``."""
 
     @property
     def sees(self) -> bool:
-        """Whether the model reads pictures."""
+        """Whether the model reads images."""
         return isinstance(self.tokenizer, ViTImageProcessor)
 
     @property
     def writes(self) -> bool:
-        """Whether the model writes texts and is no translator."""
+        """Whether the model generates text and is not a translation model."""
         return self.record.task in ("generate", "pretrain") and hasattr(self.model, "generate")
 
 
 def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
-    """Say where a finished run is, and what it is.
+    """Return the folder and the record of a finished run.
 
-    A folder of another program that heedful reads is like a run; so is an encoder without a head,
-    whose vectors are the means of those of its tokens.
+    A supported folder of another program counts as a run. So does an encoder without a head, whose
+    text embedding is the mean of its token embeddings.
 
     Raises:
-        UserError: it is none of these, or one of its files is damaged.
+        UserError: the folder is none of these, or one of its files is damaged.
     """
     folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
     record = foreign_record(folder)
@@ -62,12 +62,12 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
 
 
 def open_source(run: str | os.PathLike[str]) -> Source:
-    """Load a finished run, or what is like one; see `read_source`."""
+    """Load a finished run or an equivalent folder; see `read_source`."""
     folder, record = read_source(run)
     model = load_model(folder, head=record.head)
     tokenizer = load_reader(folder, outside=record.outside)
     if not record.outside and family_of(folder)[0] == "gpt2" and not _reads_pairs(record):
-        tokenizer.tell_no_types()  # see `load_reader`: a consumer would tell them of single texts
+        tokenizer.tell_no_types()  # see `load_reader`: a consumer would pass them for single texts
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)
 
 
@@ -76,9 +76,9 @@ def _reads_pairs(record: RunRecord) -> bool:
 
 
 def write_files(source: Source, folder: Path) -> None:
-    """Write the model and its tokenizer, with a token for padding where the model names none.
+    """Write the model and its tokenizer, with a padding token if the model has none.
 
-    GPT-2 names none, and without one the reference takes only one text at a time.
+    GPT-2 has none. Without a padding token, the reference accepts only one text at a time.
     """
     source.model.save_pretrained(folder)
     source.tokenizer.save_pretrained(folder)

@@ -1,1 +1,1 @@
-"""Tensors to tensors; layers know numbers, never configs."""
+"""Layers: functions from tensors to tensors. They take sizes and options, never configs."""

@@ -1,10 +1,9 @@
 """Additive attention (Bahdanau et al. 2015, section 3.1 and appendix A.1.2).
 
-The score of a key is ``v' tanh(W q + U h)`` for a query q and a state h. What does not depend on
-the query, ``U h``, is computed once and handed in.
+The score of a key is ``v' tanh(W q + U h)`` for a query q and a state h. The keys ``U h`` do not
+depend on the query, so they are computed once and passed in.
 
-Shapes: B batch, E number of states attended to, D their width, A width of the comparison, Q width
-of a query.
+Shapes: B batch, E number of states attended to, D state width, A attention width, Q query width.
 """
 
 import math
@@ -17,55 +16,55 @@ from heedful.layers.linear import Linear
 
 
 class Memory(NamedTuple):
-    """What queries attend to."""
+    """Keys, values and their mask."""
 
     keys: Tensor
-    """The states as they are compared with. Shape (B, E, A)."""
+    """The projected states, ``U h``. Shape (B, E, A)."""
     values: Tensor
-    """The states as they are mixed. Shape (B, E, D)."""
+    """The states. Shape (B, E, D)."""
     mask: Tensor | None
     """True where a query may attend; None lets it attend to all. Shape (B, E), bool."""
 
     def select(self, rows: Tensor) -> "Memory":
-        """Return the sequences of the given numbers, shape (N,), any of them several times."""
+        """Return the sequences with the given indices, shape (N,), with repetitions allowed."""
         mask = None if self.mask is None else self.mask.index_select(0, rows)
         return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), mask)
 
 
 class Mixed(NamedTuple):
-    """What attention returns."""
+    """Output of attention."""
 
     values: Tensor
-    """The mixed values. Shape (B, D)."""
+    """The context vectors: weighted sums of the values. Shape (B, D)."""
     weights: Tensor
-    """How much each state has of them. Shape (B, E)."""
+    """The attention weights. Shape (B, E)."""
 
 
 def attend_additively(query: Tensor, memory: Memory, score: Tensor) -> Mixed:
-    """Mix the values of each sequence by how well their keys fit its query.
+    """Return the weighted sum of the values of each sequence.
 
-    A query that may attend to nothing gets zeros, and sends no gradient back.
+    A query without any allowed key gets zeros, and passes no gradient back.
 
     Args:
-        query: ``W q``, one a sequence. Shape (B, A).
-        memory: what it attends to.
+        query: ``W q``, one per sequence. Shape (B, A).
+        memory: keys and values.
         score: ``v``. Shape (A,).
     """
     compared = (memory.keys + query[:, None]).tanh_()  # (B, E, A)
     scores = compared @ score  # (B, E)
     if memory.mask is not None:
-        reach = memory.mask.any(1, keepdim=True)  # (B, 1)
-        # Nothing but -inf would give a softmax that is not a number; its zeros come below.
-        scores = scores.masked_fill(~memory.mask & reach, -math.inf)
+        has_keys = memory.mask.any(1, keepdim=True)  # (B, 1)
+        # A softmax over only -inf would be NaN. Such queries get zeros below.
+        scores = scores.masked_fill(~memory.mask & has_keys, -math.inf)
     weights = scores.softmax(1)
     if memory.mask is not None:
-        weights = weights * reach
+        weights = weights * has_keys
     mixed = torch.bmm(weights[:, None], memory.values).squeeze(1)  # (B, D)
     return Mixed(mixed, weights)
 
 
 class AdditiveAttention(nn.Module):
-    """The weights of additive attention.
+    """Additive attention with its parameters.
 
     Args:
         query_width: Q.
@@ -80,7 +79,7 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Parameter(torch.empty(width))
 
     def prepare(self, states: Tensor, mask: Tensor | None) -> Memory:
-        """Return what many queries can attend to.
+        """Return the keys and values of encoder states, for any number of queries.
 
         Args:
             states: shape (B, E, D).
@@ -89,5 +88,5 @@ class AdditiveAttention(nn.Module):
         return Memory(self.key(states), states, mask)
 
     def forward(self, query: Tensor, memory: Memory) -> Mixed:
-        """Attend with ``self.query`` of what asks, one a sequence. Shape (B, A)."""
+        """Attend with a query that ``self.query`` has projected, one per sequence. Shape (B, A)."""
         return attend_additively(query, memory, self.score)

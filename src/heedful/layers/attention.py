@@ -1,4 +1,4 @@
-"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2) as one pure function.
+"""Scaled dot-product attention (Vaswani et al. 2017, section 3.2) as pure functions.
 
 Shapes: B batch, H heads, S query length, T key length, K head width.
 """
@@ -15,31 +15,31 @@ from torch.autograd.function import once_differentiable
 from heedful.layers.dropout import apply_keep, draw_keep
 
 _LONG = 2**16
-"""Weights of one head, S * T, from which on they are not kept for the backward pass."""
+"""Number of attention weights per head, S * T, at which the backward pass recomputes them."""
 
-_TOGETHER = 2**18
-"""Weights that are computed at once where they are not kept: few enough for a core's cache."""
+_CHUNK_WEIGHTS = 2**18
+"""Attention weights per chunk where they are recomputed; a chunk fits into a core's cache."""
 
 _HALF = (torch.bfloat16, torch.float16)
 
 _WIDENED = 2**22
-"""Weights that are computed in float32 for speed: so few that it takes little memory."""
+"""Most attention weights whose softmax is computed in float32 for speed; few, to save memory."""
 
 _SHORT = 16
-"""Keys below which torch's fused kernel in half precision takes twice the plain way's time on a
-CPU: it works on so many at once, and on what is left one by one."""
+"""Key length below which torch's fused half-precision kernel takes twice the plain path's time on
+a CPU. The kernel works on vectors of this many keys, and on the remainder one by one."""
 
 
 class Mixed(NamedTuple):
-    """What attention returns."""
+    """Output of attention."""
 
     values: Tensor
-    """The mixed values. Shape (B, H, S, K)."""
+    """The weighted sums of the values. Shape (B, H, S, K)."""
     weights: Tensor | None
-    """The weights before dropout, if asked for. Shape (B, H, S, T)."""
+    """The attention weights before dropout, if requested. Shape (B, H, S, T)."""
     kernel: str
-    """``"fused"`` if torch's kernel ran, ``"varlen"`` if its kernel for texts without padding did,
-    else ``"plain"``."""
+    """``"fused"`` for torch's fused kernel, ``"varlen"`` for its kernel for packed texts, else
+    ``"plain"``."""
 
 
 def attend(
@@ -52,30 +52,32 @@ def attend(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> Mixed:
-    """Mix the values by how well their keys fit each query.
+    """Return softmax-weighted sums of the values.
 
-    A query that may attend to nothing gets zeros, and sends no gradient back.
+    A query without any allowed key gets zeros, and passes no gradient back.
 
-    The fused kernel of torch is used except where the weights are asked for, which it cannot
-    return, and on a CPU where it is slower than the plain way below: for short texts in half
-    precision, and in training with dropout, in half precision or with a bias that learns. Both give
-    the same values and gradients. The plain way keeps the weights for the backward pass; of long
-    sequences, where they would be most of what a step holds, it computes them anew, except in half
-    precision, where that takes half as long again.
+    By default this calls torch's fused kernel. The plain path below runs instead in two cases. The
+    kernel cannot return the weights, if they are requested. And on a CPU the kernel is slower for
+    short texts in half precision, and in training with dropout, half precision or a trainable bias.
+    Both paths give the same values and gradients.
+
+    The plain path keeps the weights for the backward pass. For long sequences they would take most
+    of a step's memory, so it recomputes them. Half precision is the exception: recomputing would
+    take 50% more time there.
 
     Args:
         query: shape (B, H, S, K).
         key: shape (B, H, T, K).
         value: shape (B, H, T, K).
-        mask: bool, True where a query may attend; broadcastable to (B, H, S, T), of 4 dimensions.
-        bias: added to the scaled scores; like ``mask``.
-        dropout: probability with which a weight is dropped; 0 outside training.
+        mask: bool, True where a query may attend; broadcastable to (B, H, S, T), with 4 dimensions.
+        bias: added to the scaled scores; same shape rules as ``mask``.
+        dropout: dropout probability of the weights; 0 outside training.
         need_weights: whether to return the weights.
     """
     offset = None if bias is None else bias.to(query.dtype)
-    reach = None
+    has_keys = None
     if mask is not None:
-        offset, reach = _offset(mask, query) if offset is None else _masked(offset, mask)
+        offset, has_keys = _additive_mask(mask, query) if offset is None else _masked(offset, mask)
 
     trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     learns = torch.is_grad_enabled() and bias is not None and bias.requires_grad
@@ -87,12 +89,12 @@ def attend(
     if not (slow or need_weights):
         mixed = F.scaled_dot_product_attention(query, key, value, offset, dropout)
     elif long and not need_weights:
-        mixed = _Long.apply(query, key, value, offset, dropout)  # type: ignore[no-untyped-call]
+        mixed = _Recomputing.apply(query, key, value, offset, dropout)  # type: ignore[no-untyped-call]
     else:
         mixed, weights = _Plain.apply(query, key, value, offset, dropout, need_weights)  # type: ignore[no-untyped-call]
-    if reach is not None:
-        mixed = mixed * reach.to(mixed.dtype)
-        weights = None if weights is None else weights * reach.to(mixed.dtype)
+    if has_keys is not None:
+        mixed = mixed * has_keys.to(mixed.dtype)
+        weights = None if weights is None else weights * has_keys.to(mixed.dtype)
     return Mixed(mixed, weights, "plain" if slow or need_weights else "fused")
 
 
@@ -107,57 +109,57 @@ def attend_talking(
     dropout: float,
     need_weights: bool,
 ) -> Mixed:
-    """Do the same with heads that mix their scores, and then their weights.
+    """Compute talking-heads attention (Shazeer et al. 2020).
 
-    Such are the talking heads of Shazeer et al. 2020. No fused kernel computes them.
+    Heads mix their scores, and then their weights. No fused kernel supports this.
 
     Args:
-        query: see `attend` for this and the rest.
-        key: the same.
-        value: the same.
-        talk: what scores are multiplied by before the softmax, and weights after it. Both of shape
-            (H, H).
-        mask: the same; it is of no head alone.
+        query: see `attend`.
+        key: see `attend`.
+        value: see `attend`.
+        talk: matrices that mix the scores before the softmax and the weights after it. Both of
+            shape (H, H).
+        mask: see `attend`; the same for all heads.
         bias: added to the scaled scores before heads mix them.
-        dropout: the same.
-        need_weights: the same. They are those that were mixed, after dropout.
+        dropout: see `attend`.
+        need_weights: whether to return the mixed weights, after dropout.
     """
     scores = query @ key.mT / math.sqrt(query.shape[-1])
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     scores = torch.einsum("gh,bhst->bgst", talk[0], scores)
-    reach = None
+    has_keys = None
     if mask is not None:
-        scores, reach = _masked(scores, mask)
+        scores, has_keys = _masked(scores, mask)
     weights = scores.softmax(-1)
     if dropout > 0:
         weights = F.dropout(weights, dropout)
     weights = torch.einsum("gh,bhst->bgst", talk[1], weights)
-    if reach is not None:
-        weights = weights * reach.to(weights.dtype)
+    if has_keys is not None:
+        weights = weights * has_keys.to(weights.dtype)
     return Mixed(weights @ value, weights if need_weights else None, "plain")
 
 
-def _offset(mask: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``_masked`` for scores of zeros: made once for all blocks, which share a mask."""
-    about = (query.dtype, torch.is_inference_mode_enabled())
-    known: dict[object, tuple[Tensor, Tensor]] = getattr(mask, "offsets", {})
-    if about not in known:
-        known[about] = _masked(query.new_zeros(()), mask)
-        mask.offsets = known  # type: ignore[attr-defined]
-    return known[about]
+def _additive_mask(mask: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``_masked`` of zero scores, cached on the mask because all blocks share it."""
+    key = (query.dtype, torch.is_inference_mode_enabled())
+    cached: dict[object, tuple[Tensor, Tensor]] = getattr(mask, "offsets", {})
+    if key not in cached:
+        cached[key] = _masked(query.new_zeros(()), mask)
+        mask.offsets = cached  # type: ignore[attr-defined]
+    return cached[key]
 
 
 def _masked(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return scores with a mask applied, and which queries have any key, (B, H, S, 1)."""
-    reach = mask.any(-1, keepdim=True)
-    # The one line that applies a mask. A query without keys keeps a finite softmax, because the
-    # gradient of one over nothing but -inf is not a number; it gets its zeros later.
-    return scores.masked_fill(~mask & reach, -math.inf), reach
+    """Return the masked scores, and whether each query has any key. Second shape (B, H, S, 1)."""
+    has_keys = mask.any(-1, keepdim=True)
+    # The only line that applies a mask. The scores of a query without keys stay finite: the
+    # gradient of a softmax over only -inf is NaN. Its output is set to zeros later.
+    return scores.masked_fill(~mask & has_keys, -math.inf), has_keys
 
 
 class _Plain(torch.autograd.Function):
-    """Attention by batched matrix products, keeping the weights and the drawn bits for backward."""
+    """Attention by batched matmuls. Saves the weights and the dropout mask for backward."""
 
     @staticmethod
     def forward(
@@ -197,12 +199,12 @@ class _Plain(torch.autograd.Function):
         return *grads, grad_offset, None, None
 
 
-class _Long(torch.autograd.Function):
-    """The same for some heads of one item at a time, keeping nothing but its inputs.
+class _Recomputing(torch.autograd.Function):
+    """Attention in chunks of heads of one sequence. Saves only its inputs for backward.
 
-    The backward pass computes the weights anew, as Dao et al. 2022, "FlashAttention", section 3.1,
-    does, and draws the same bits. What is computed at once fits into a core's cache, which makes up
-    for most of the time.
+    The backward pass recomputes the weights (Dao et al. 2022, "FlashAttention", section 3.1), and
+    draws the same dropout mask again. A chunk fits into a core's cache, which makes up for most of
+    the extra time.
     """
 
     @staticmethod
@@ -217,10 +219,10 @@ class _Long(torch.autograd.Function):
         ctx.dropout, ctx.random = dropout, torch.get_rng_state()
         ctx.save_for_backward(query, key, value, offset)
         mixed = torch.empty_like(query)
-        for part in _parts(query, key):
-            queries, keys, values, offsets = _part_of(query, key, value, offset, part)
+        for chunk in _chunks(query, key):
+            queries, keys, values, offsets = _chunk_of(query, key, value, offset, chunk)
             weights, keep, scale = weigh(queries, keys, offsets, dropout)
-            mixed[part] = mix(weights, keep, scale, values)
+            mixed[chunk] = mix(weights, keep, scale, values)
         return mixed
 
     @staticmethod
@@ -231,58 +233,58 @@ class _Long(torch.autograd.Function):
         grad_offset = torch.zeros_like(offset) if ctx.needs_input_grad[3] else None
         with torch.random.fork_rng(devices=[]):
             torch.set_rng_state(ctx.random)
-            for part in _parts(query, key):
-                queries, keys, values, offsets = _part_of(query, key, value, offset, part)
+            for chunk in _chunks(query, key):
+                queries, keys, values, offsets = _chunk_of(query, key, value, offset, chunk)
                 weights, keep, scale = weigh(queries, keys, offsets, ctx.dropout)
                 *gradients, grad_scores = gradients_of(
-                    queries, keys, values, weights, keep, scale, grad[part].flatten(0, 1), None
+                    queries, keys, values, weights, keep, scale, grad[chunk].flatten(0, 1), None
                 )
                 for total, gradient in zip(grads, gradients, strict=True):
-                    total[part] = gradient
+                    total[chunk] = gradient
                 if grad_offset is not None:
                     index = tuple(
                         rows if size > 1 else slice(None)
-                        for rows, size in zip(part, offset.shape, strict=False)
+                        for rows, size in zip(chunk, offset.shape, strict=False)
                     )
-                    grad_part = grad_offset[index]
-                    grad_part += grad_scores[None].sum_to_size(grad_part.shape)
+                    grad_chunk = grad_offset[index]
+                    grad_chunk += grad_scores[None].sum_to_size(grad_chunk.shape)
         return *grads, grad_offset, None
 
 
-_Part = tuple[slice, slice]
-"""An item, and some of its heads."""
+_Chunk = tuple[slice, slice]
+"""Index of one sequence in the batch, and of a range of its heads."""
 
 
-def _parts(query: Tensor, key: Tensor) -> Iterator[_Part]:
-    """Yield what is computed at once of a long sequence."""
+def _chunks(query: Tensor, key: Tensor) -> Iterator[_Chunk]:
+    """Yield the chunks in which a long sequence is computed."""
     items, heads, queries, _ = query.shape
-    size = max(_TOGETHER // (queries * key.shape[2]), 1)
+    chunk_heads = max(_CHUNK_WEIGHTS // (queries * key.shape[2]), 1)
     for item in range(items):
-        for head in range(0, heads, size):
-            yield slice(item, item + 1), slice(head, head + size)
+        for head in range(0, heads, chunk_heads):
+            yield slice(item, item + 1), slice(head, head + chunk_heads)
 
 
-def _part_of(
-    query: Tensor, key: Tensor, value: Tensor, offset: Tensor | None, part: _Part
+def _chunk_of(
+    query: Tensor, key: Tensor, value: Tensor, offset: Tensor | None, chunk: _Chunk
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Return a part of the inputs of attention, with items and heads as one dimension."""
+    """Return a chunk of the inputs of attention, with batch and heads as one dimension."""
     wide = None if offset is None else offset.expand(*query.shape[:2], -1, -1)
     return (
-        query[part].flatten(0, 1),
-        key[part].flatten(0, 1),
-        value[part].flatten(0, 1),
-        None if wide is None else wide[part].flatten(0, 1),
+        query[chunk].flatten(0, 1),
+        key[chunk].flatten(0, 1),
+        value[chunk].flatten(0, 1),
+        None if wide is None else wide[chunk].flatten(0, 1),
     )
 
 
-# With weights W, dropout's zeros and ones M and its scale c, attention is c (W M) V; for the
-# gradient g of that, the gradient of W is M (c g V'). N stands for items times heads.
+# With weights W, dropout mask M and dropout scale c, attention is c (W M) V. For the output
+# gradient g, the gradient of W is M (c g V'). N is batch size times heads.
 
 
 def weigh(
     query: Tensor, key: Tensor, offset: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, float]:
-    """Return W, (N, S, T), the bits M of the same shape if there is dropout, and c."""
+    """Return the weights W, (N, S, T), the dropout mask M of that shape or None, and c."""
     with torch.autocast(query.device.type, enabled=False):
         scores = _product(query, key.mT, 1 / math.sqrt(query.shape[-1]), offset)
         weights = _softmax(scores)
@@ -294,11 +296,11 @@ def weigh(
 def _softmax(scores: Tensor) -> Tensor:
     """Return the softmax of each row.
 
-    In half precision torch works on a CPU on 32 numbers at once, and on what is left of a row one
-    by one, which takes three times as long as to go to float32 and back.
+    In half precision on a CPU, torch works on vectors of 32 values, and on the remainder of a row
+    one by one. That takes three times as long as converting to float32 and back.
     """
-    narrow = scores.dtype in _HALF and scores.device.type == "cpu"
-    if narrow and scores.shape[-1] % 32 and scores.numel() <= _WIDENED:
+    half_on_cpu = scores.dtype in _HALF and scores.device.type == "cpu"
+    if half_on_cpu and scores.shape[-1] % 32 and scores.numel() <= _WIDENED:
         return scores.float().softmax(-1).to(scores.dtype)
     return scores.softmax(-1)
 
@@ -319,7 +321,7 @@ def gradients_of(
     grad: Tensor,
     grad_weights: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys, values and scores for those of the outputs."""
+    """Return the gradients of queries, keys, values and scores, given the output gradients."""
     dropped = weights if keep is None else apply_keep(weights, keep)
     grad_value = _product(dropped.mT, grad, scale)
     inner = _product(grad, value.mT, scale)  # (N, S, T)
@@ -328,12 +330,12 @@ def gradients_of(
     if grad_weights is not None:
         inner += grad_weights
     inner = torch.ops.aten._softmax_backward_data(inner, weights, -1, weights.dtype)
-    width = 1 / math.sqrt(query.shape[-1])
-    return _product(inner, key, width), _product(inner.mT, query, width), grad_value, inner
+    scale_qk = 1 / math.sqrt(query.shape[-1])
+    return _product(inner, key, scale_qk), _product(inner.mT, query, scale_qk), grad_value, inner
 
 
 def _product(left: Tensor, right: Tensor, scale: float, offset: Tensor | None = None) -> Tensor:
-    """Return batched ``scale * left @ right + offset`` in one pass over the result."""
+    """Return the batched ``scale * left @ right + offset`` in one pass over the result."""
     if offset is None:
         return torch.baddbmm(left.new_empty(1), left, right, beta=0, alpha=scale)
     return torch.baddbmm(offset, left, right, alpha=scale)

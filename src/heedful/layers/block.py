@@ -1,12 +1,12 @@
-"""One block: attention to itself, in a decoder perhaps to an encoder, then feed-forward.
+"""One Transformer block: self-attention, optional cross-attention, then feed-forward.
 
-Each part adds to what it reads, and normalises: the sum, as in Vaswani et al. 2017 (post-norm), or
-what it reads, so that residuals are added up from the first block to the last untouched (pre-norm,
-Xiong et al. 2020). The attributes are named so that a state dict has the names of the reference's
-BERT.
+Each sublayer has a residual connection and a layer normalisation. Post-norm normalises the sum
+(Vaswani et al. 2017). Pre-norm normalises the input of the sublayer, so the residual stream passes
+through all blocks unnormalised (Xiong et al. 2020). Attribute names match the state dict of the
+reference's BERT.
 
-Shapes: B batch, H heads, T length with what is cached, N length without it, S length of what is
-computed, E length of the encoder's output, D model width.
+Shapes: B batch, H heads, T key length with the cache, N input length without the cache, S output
+length, E length of the encoder's output, D model width.
 """
 
 from collections.abc import Sequence
@@ -32,90 +32,90 @@ from heedful.layers.positions import Positions, Relations
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockOptions:
-    """What the blocks of a stack have in common."""
+    """Options shared by all blocks of a stack."""
 
     width: int
     """D."""
     head_width: int
     inner_width: int
-    """Width inside the feed-forward part."""
+    """Inner width of the feed-forward sublayer."""
     activation: str
     """A name in ``feedforward.ACTIVATIONS``."""
     dropout: float
-    """Probability with which a value that a part adds is dropped in training."""
+    """Dropout probability of each sublayer's output in training."""
     attention_output_dropout: float | None = None
-    """The same of what attention adds; None takes ``dropout``."""
+    """Dropout probability of the attention output; None takes ``dropout``."""
     attention_dropout: float
-    """The same of an attention weight."""
+    """Dropout probability of the attention weights."""
     activation_dropout: float = 0.0
-    """The same inside the feed-forward part."""
+    """Dropout probability of the feed-forward activations."""
     eps: float = 1e-5
     """Added to the variance by the layer normalisations."""
     norm_before: bool = False
-    """Whether each part normalises what it reads, and not what it and its residual add up to."""
+    """Whether the blocks are pre-norm: each sublayer normalises its input, not its output sum."""
     attention_biases: frozenset[str] = BIASES
-    """Which linear layers of attention have biases; some of ``multihead.BIASES``."""
+    """The linear layers of attention that have a bias; a subset of ``multihead.BIASES``."""
     chunk: int = 0
-    """How many tokens go through the feed-forward part at once; 0 for all."""
+    """Number of tokens per pass through the feed-forward sublayer; 0 for all."""
     talking: bool = False
-    """Whether the heads of attention to itself mix their scores and weights."""
+    """Whether self-attention uses talking heads: heads mix their scores and weights."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Context:
-    """What all blocks are told in one call."""
+    """Inputs of one call that are the same for all blocks."""
 
     mask: Tensor | None = None
-    """Bool, broadcastable to (B, H, N, T); None lets every query attend to all."""
+    """Bool, broadcastable to (B, H, N, T); None lets every query attend to all keys."""
     bias: Tensor | None = None
-    """Added to the scaled scores; broadcastable to (B, H, N, T), of 4 dimensions. H are all heads,
-    those that were pruned, too."""
+    """Added to the scaled scores; broadcastable to (B, H, N, T), with 4 dimensions. H counts all
+    heads, including pruned ones."""
     distances: Tensor | None = None
-    """The vectors of the distances from 1 - N to N - 1, for ``Disentangled``. Shape (2 * N - 1,
+    """The embeddings of the distances from 1 - N to N - 1, for ``Disentangled``. Shape (2 * N - 1,
     D)."""
     encoded: Tensor | None = None
-    """What cross-attention attends to, where it is not cached. Shape (B, E, D)."""
+    """The encoder's output for cross-attention, if not cached. Shape (B, E, D)."""
     cross_mask: Tensor | None = None
     """Bool, broadcastable to (B, H, N, E)."""
     relations: Relations | None = None
-    """What the positions of each block are told of the tokens, if they ask for it."""
+    """Relations between the tokens, for position modules that need them."""
     attended: int | None = None
-    """How many of the N tokens are attended to: the first; None for all. The others only ask."""
+    """Number of leading tokens, of N, that serve as keys; None for all. The others only query."""
     need_cache: bool = False
-    """Whether to return what later calls can go on from."""
+    """Whether to return the KV cache for later calls."""
     packing: Packing | None = None
-    """Of the hidden states, where they are packed: their shape is then (1, tokens, D). If it has
-    bounds, ``mask`` and ``cross_mask`` are not read: texts are all that may be kept apart."""
+    """Packing of the hidden states if they are packed: their shape is then (1, tokens, D). If it
+    has bounds, ``mask`` and ``cross_mask`` are not read: only the texts are kept separate."""
     encoded_packing: Packing | None = None
-    """The same of ``encoded``."""
+    """Packing of ``encoded`` if it is packed."""
     causal: bool = False
-    """Whether a token may attend to none after it, where ``mask`` is not read."""
+    """Whether attention is causal where ``mask`` is not read."""
     texts: Texts | None = None
-    """Where the texts stand, for attention that is sparse."""
+    """The texts in the batch, for sparse attention."""
 
 
 class BlockOutput(NamedTuple):
-    """What a block returns."""
+    """Output of a block."""
 
     hidden: Tensor
     """Shape (B, S, D)."""
     weights: Tensor | None
-    """The attention weights, if asked for. Shape (B, H, S, T)."""
+    """The attention weights, if requested. Shape (B, H, S, T)."""
     cross_weights: Tensor | None
-    """Those of the cross-attention, if asked for and there is one. Shape (B, H, S, E)."""
+    """The cross-attention weights, if requested and present. Shape (B, H, S, E)."""
     cache: BlockCache | None
-    """What a later call can go on from, if asked for."""
+    """The KV cache for later calls, if requested."""
     kernels: tuple[str, ...]
-    """Which kernel the attention, and then the cross-attention if there is one, ran on."""
+    """The kernels of the self-attention and, if present, the cross-attention."""
 
 
 class Residual(nn.Module):
-    """How a part ends: project back to the model width, drop, add what the part read, normalise.
+    """End of a sublayer: output projection, dropout, residual connection, normalisation.
 
     Args:
-        inner_width: width of what comes in.
-        options: of the block.
-        dropout: probability with which a value that is added is dropped; None takes the block's.
+        inner_width: input width.
+        options: options of the block.
+        dropout: dropout probability of the projected values; None takes the block's.
         bias: whether the projection has a bias.
     """
 
@@ -134,15 +134,15 @@ class Residual(nn.Module):
         self.dropout = Dropout(options.dropout if dropout is None else dropout)
 
     def source(self, hidden: Tensor) -> Tensor:
-        """Return what the part computes from: ``hidden``, normalised if that comes before."""
+        """Return the sublayer's input: ``hidden``, normalised in a pre-norm block."""
         return self.LayerNorm(hidden) if self.norm_before else hidden
 
     def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
         """Return shape (B, S, D).
 
         Args:
-            inner: what the part computed. Shape (B, S, inner width).
-            hidden: what it read. Shape (B, S, D).
+            inner: the sublayer's values before projection. Shape (B, S, inner width).
+            hidden: the residual. Shape (B, S, D).
         """
         if self.fits(inner, hidden):
             dropout = self.dropout.probability if self.training else 0.0
@@ -150,29 +150,29 @@ class Residual(nn.Module):
         return self.end(self.dense(inner), hidden)
 
     def fits(self, inner: Tensor, hidden: Tensor) -> bool:
-        """Tell whether all of it is one kernel after the product; see ``rows.py``."""
+        """Return whether one fused kernel follows the matrix product; see ``rows.py``."""
         return not self.norm_before and rows.fits(self.dense, self.LayerNorm, inner, hidden)
 
     def end(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
-        """Return the same for what has been projected to shape (B, S, D).
+        """Return the output of the sublayer for projected values of shape (B, S, D).
 
-        If it is ``recomputed``, for which see ``Block``, the sum is returned as it is.
+        If ``recomputed`` (see ``Block``), return the sum before normalisation.
         """
-        added: Tensor = self.dropout(projected, keep_bits=not recomputed) + hidden
-        return added if self.norm_before or recomputed else self.LayerNorm(added)
+        summed: Tensor = self.dropout(projected, keep_bits=not recomputed) + hidden
+        return summed if self.norm_before or recomputed else self.LayerNorm(summed)
 
 
 class Attention(nn.Module):
     """Multi-head attention with its output projection and residual.
 
     Args:
-        options: of the block.
+        options: options of the block.
         heads: see ``MultiHead``.
-        positions: the same.
-        score_factor: the same.
-        sparse: the same.
-        disentangled: the same.
-        talking: the same.
+        positions: see ``MultiHead``.
+        score_factor: see ``MultiHead``.
+        sparse: see ``MultiHead``.
+        disentangled: see ``MultiHead``.
+        talking: see ``MultiHead``.
     """
 
     def __init__(
@@ -228,21 +228,21 @@ class Attention(nn.Module):
         """Return hidden states of shape (B, S, D).
 
         Args:
-            hidden: what the part reads. Shape (B, S, D).
-            source: ``output.source`` of it.
-            memory: see ``MultiHead`` for this and the rest.
-            query: the same.
-            mask: the same.
-            head_mask: the same.
-            need_weights: the same.
-            bias: the same.
-            distances: the same.
-            start: the same.
-            packing: the same.
-            memory_packing: the same.
-            causal: the same.
-            texts: the same.
-            relations: the same.
+            hidden: the residual. Shape (B, S, D).
+            source: ``output.source`` of ``hidden``.
+            memory: see ``MultiHead.forward``.
+            query: see ``MultiHead.forward``.
+            mask: see ``MultiHead.forward``.
+            head_mask: see ``MultiHead.forward``.
+            need_weights: see ``MultiHead.forward``.
+            bias: see ``MultiHead.forward``.
+            distances: see ``MultiHead.forward``.
+            start: see ``MultiHead.forward``.
+            packing: see ``MultiHead.forward``.
+            memory_packing: see ``MultiHead.forward``.
+            causal: see ``MultiHead.forward``.
+            texts: see ``MultiHead.forward``.
+            relations: see ``MultiHead.forward``.
         """
         mixed, weights, kernel = self.self(
             source,
@@ -267,14 +267,14 @@ class Block(nn.Module):
     """One block of an encoder or a decoder.
 
     Args:
-        options: what it has in common with the others.
-        heads: the numbers of the heads of its attention to itself: 0, 1, ..., less those that were
-            pruned.
-        cross_heads: the same of its attention to an encoder; None where it has none.
-        positions: how positions take part in its attention to itself, if they do.
-        score_factor: what the scaled scores are multiplied by.
-        sparse: how its attention to itself reads long texts, if not every token by every token.
-        disentangled: what distances add to the scores of its attention to itself, if they do.
+        options: options shared by all blocks.
+        heads: indices of the self-attention heads: 0, 1, ..., without the pruned ones.
+        cross_heads: indices of the cross-attention heads; None for a block without
+            cross-attention.
+        positions: position module of self-attention, if any.
+        score_factor: factor of the scaled scores.
+        sparse: sparse self-attention for long texts; None for full attention.
+        disentangled: disentangled attention to distances in self-attention, if any.
     """
 
     def __init__(
@@ -302,15 +302,15 @@ class Block(nn.Module):
 
     @property
     def last_norm(self) -> nn.LayerNorm | None:
-        """What normalises the sum that it ends with; None in a pre-norm block."""
+        """The normalisation of the block's final sum; None in a pre-norm block."""
         return None if self.output.norm_before else self.output.LayerNorm
 
     @property
     def attends_to_texts(self) -> bool:
-        """Whether all its attention can do without padding; see ``MultiHead``."""
+        """Whether all attention of the block works without padding; see ``MultiHead``."""
         cross = getattr(self, "crossattention", None)
-        parts = [self.attention] if cross is None else [self.attention, cross]
-        return all(part.self.attends_to_texts for part in parts)
+        sublayers = [self.attention] if cross is None else [self.attention, cross]
+        return all(sublayer.self.attends_to_texts for sublayer in sublayers)
 
     def forward(
         self,
@@ -330,24 +330,24 @@ class Block(nn.Module):
 
         Args:
             hidden: shape (B, N, D).
-            context: what is the same for all blocks.
-            head_mask: what each head's output is multiplied by. Shape (H,).
-            cross_head_mask: the same for the cross-attention.
-            past: what has been computed before; ``hidden`` goes on from there.
-            memory: what the block read of earlier tokens, which are attended to, too, but do not
-                ask. Shape (B, M, D).
+            context: inputs that are the same for all blocks.
+            head_mask: factor of each head's output. Shape (H,).
+            cross_head_mask: factor of each head's output in cross-attention. Shape (H,).
+            past: KV cache of the preceding tokens; ``hidden`` follows them.
+            memory: the block's input for earlier tokens (Transformer-XL memory). They serve as keys
+                and values, not as queries. Shape (B, memory length, D).
             need_weights: whether to return the attention weights.
-            only_first: whether to compute the first token alone: S is 1, else N.
-            asking: what is computed in the place of ``hidden``, which it attends to; None for that
-                itself. Shape (B, N, D).
-            recomputed: whether the backward pass computes the block again. A post-norm block then
-                returns the sum that it ends with before it is normalised (see ``Stack``), and
-                nothing that comes after the inner states is kept.
+            only_first: whether to compute only the first token: S is 1, else N.
+            asking: hidden states that query ``hidden`` and replace it as the residual; None for
+                self-attention of ``hidden``. Shape (B, N, D).
+            recomputed: whether the block is recomputed in the backward pass. A post-norm block then
+                returns its final sum before normalisation (see ``Stack``), and keeps nothing
+                computed after the inner states.
         """
         source = self.attention.output.source(hidden)
-        alone = past is None and memory is None and asking is None and not only_first
-        together = self._together(source, context) if alone else None
-        query, (keys, start) = together or (None, self._keys(source, context, past, memory))
+        plain = past is None and memory is None and asking is None and not only_first
+        fused = self._fused_qkv(source, context) if plain else None
+        query, (keys, start) = fused or (None, self._keys(source, context, past, memory))
         packing = context.packing
         if asking is not None:
             hidden, source = asking, self.attention.output.source(asking)
@@ -389,24 +389,24 @@ class Block(nn.Module):
             )
             kernels.append(kernel)
         cache = None
-        if context.need_cache:  # not kept without need: checkpointing could not free it
+        if context.need_cache:  # only on request: checkpointing could not free it
             cache = BlockCache(self_attention=keys, cross_attention=cross)
         hidden = self._feed_forward(hidden, recomputed=recomputed)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
 
-    def _together(
+    def _fused_qkv(
         self, source: Tensor, context: Context
     ) -> tuple[Tensor, tuple[KeyValue, int]] | None:
-        """Return what asks, and ``_keys``, where one product gives both and no keys are kept."""
+        """Return queries and ``_keys`` by one product; None if unsupported or keys are cached."""
         if context.attended is not None or context.need_cache:
             return None
-        together = self.attention.self.together(source, context.packing)
-        return None if together is None else (together[0], (together[1], 0))
+        fused = self.attention.self.together(source, context.packing)
+        return None if fused is None else (fused[0], (fused[1], 0))
 
     def _keys(
         self, source: Tensor, context: Context, past: Past | None, memory: Tensor | None
     ) -> tuple[KeyValue, int]:
-        """Return what is attended to, and how much of that stands before the first token."""
+        """Return all keys and values, and the number of them before the first query."""
         start = 0 if past is None else past.length
         attended = source if context.attended is None else source[:, : context.attended]
         if memory is not None:
@@ -418,7 +418,7 @@ class Block(nn.Module):
         return keys, start if memory is None else memory.shape[1]
 
     def _cross_keys(self, context: Context, past: Past | None) -> KeyValue | None:
-        """Return what is attended to in an encoder's output, if anything is."""
+        """Return the keys and values of cross-attention; None without an encoder's output."""
         cross = None if past is None else past.cross_attention
         if cross is not None or context.encoded is None:
             return cross
@@ -426,19 +426,19 @@ class Block(nn.Module):
         return heads.keys_and_values(context.encoded, packing=context.encoded_packing)
 
     def _feed_forward(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
-        at_once = partial(self._feed_forward_at_once, recomputed=recomputed)
+        compute = partial(self._feed_forward_chunk, recomputed=recomputed)
         if not 0 < self.chunk < hidden.shape[1]:
-            return at_once(hidden)
-        return torch.cat([at_once(part) for part in torch.split(hidden, self.chunk, dim=1)], dim=1)
+            return compute(hidden)
+        return torch.cat([compute(x) for x in torch.split(hidden, self.chunk, dim=1)], dim=1)
 
-    def _feed_forward_at_once(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
-        end = self.output
-        source = end.source(hidden)
-        if not recomputed and end.fits(source, hidden):
-            ended: Tensor = end(self.intermediate(source), hidden)
-            return ended
-        projected = self.intermediate.project(source, end.dense, recomputed=recomputed)
-        return end.end(projected, hidden, recomputed=recomputed)
+    def _feed_forward_chunk(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
+        residual = self.output
+        source = residual.source(hidden)
+        if not recomputed and residual.fits(source, hidden):
+            output: Tensor = residual(self.intermediate(source), hidden)
+            return output
+        projected = self.intermediate.project(source, residual.dense, recomputed=recomputed)
+        return residual.end(projected, hidden, recomputed=recomputed)
 
 
 def _first(hidden: Tensor, packing: Packing | None) -> Tensor:

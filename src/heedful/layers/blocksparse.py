@@ -1,14 +1,14 @@
-"""Long texts read by blocks of tokens, at a cost that grows as the text does (Zaheer et al. 2020).
+"""Block-sparse attention, whose cost is linear in the text length (Zaheer et al. 2020, BigBird).
 
-The first and the last block of a text read all of it, and every block reads them. Any other block
-reads itself and both its neighbours besides, and in training some blocks that are drawn (section
-2, figure 1). Outside training the first block stands in for those that were drawn: it counts once
-more for each, as in the reference. Short texts are read as a whole, every token by every token.
+The first and the last block of a text are global: they attend to all blocks, and all blocks attend
+to them. Every other block also attends to itself and its two neighbours, and in training to R
+random blocks (section 2, figure 1). Outside training the first block replaces the random blocks: it
+counts once more for each of them, as in the reference. Short texts use full attention.
 
-A text is read as if it were alone: how long the others of its batch are makes no difference.
+A text's result does not depend on the length of the other texts in its batch.
 
-Shapes: B batch, H heads, S length, K head width, N blocks of a text, R drawn blocks, G texts of one
-number of blocks, C blocks that a block reads.
+Shapes: B batch, H heads, S length, K head width, N blocks of a text, R random blocks, G texts with
+the same number of blocks, C blocks that a block attends to.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +27,12 @@ from heedful.layers.attention import Mixed, attend
 from heedful.layers.blockwise import attend_by_blocks
 
 _PUBLISHED = (1024, 3072, 4096)
-"""Lengths for which the published models draw from the first 1,024 tokens in another way."""
+"""Lengths at which the published models use another rule to draw from the first 1,024 tokens."""
 _NEAR = 1024
 
 
 class Text(NamedTuple):
-    """Where a text stands in a batch."""
+    """Location of a text in a batch."""
 
     row: int
     start: int
@@ -40,27 +40,26 @@ class Text(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """The texts of a batch; tokens attend to those of their own text."""
+    """The texts of a batch. Tokens attend within their own text."""
 
     starts: Tensor
-    """Where the text of each token starts in its row. Shape (B, S), or (B, 1) where each row is one
-    text."""
+    """Start of each token's text in its row. Shape (B, S), or (B, 1) if each row is one text."""
     lengths: Tensor
-    """How long it is. The same shape."""
+    """Length of each token's text. The same shape as ``starts``."""
     each: tuple[Text, ...]
-    """One after the other; empty while a model is exported, when they cannot be told."""
+    """All texts in order; empty during an export, which cannot determine them."""
     plain: bool
-    """Whether they can be told, and all tokens of one may attend to the same."""
+    """Whether the texts are known, and all tokens of a text may attend to the same keys."""
 
 
 def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
-    """Tell which texts stand in a batch.
+    """Return the texts of a batch.
 
     Args:
-        mask: bool, True where a query may attend. Shape (B, 1, 1, S), or (B, 1, S, S): then the
-            texts of a row may be kept apart, or else a row is one text. It may be in the host's
-            memory where the tokens are on a device.
-        tokens: ids or vectors. Shape (B, S, ...).
+        mask: bool, True where a query may attend. Shape (B, 1, 1, S) if each row is one text, or
+            (B, 1, S, S), which may separate several texts in a row. The mask may be on the host
+            while the tokens are on a device.
+        tokens: token ids or embeddings. Shape (B, S, ...).
     """
     batch, size = tokens.shape[:2]
     device = torch.device("cpu") if mask is None else mask.device
@@ -69,7 +68,7 @@ def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
     plain = not torch.compiler.is_compiling()
     if mask is not None and mask.shape[2] == 1:
         numbers = torch.arange(1, size + 1, device=device)
-        lengths = (mask[:, 0, 0] * numbers).amax(1, keepdim=True)  # up to the last token
+        lengths = (mask[:, 0, 0] * numbers).amax(1, keepdim=True)  # including the last token
     elif mask is not None and plain:
         rows = mask[:, 0].byte()
         first = rows.argmax(2)  # (B, S)
@@ -89,39 +88,39 @@ def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockSparse:
-    """How one block of a model reads long texts."""
+    """Block-sparse attention of one block of a model."""
 
     size: int
-    """Tokens of a block of text."""
+    """Tokens per block of text."""
     num_random: int
     """R."""
     num_heads: int
-    """H, those that were pruned included."""
+    """H, including pruned heads."""
     positions: int
-    """The most tokens that the model takes, which some draws depend on."""
+    """The maximum length of the model, which some random draws depend on."""
     number: int = 0
-    """The number of the model's block; each draws otherwise, but always the same."""
+    """Index of the model's block. It seeds the random blocks, which are fixed for each index."""
 
     @property
     def longest_whole(self) -> int:
-        """The most tokens of a text that is read as a whole."""
+        """The longest text that uses full attention, in tokens."""
         return (5 + 2 * self.num_random) * self.size
 
     def applies(self, query: Tensor, key: Tensor) -> bool:
-        """Tell whether a text may be too long to be read as a whole.
+        """Return whether a text may be too long for full attention.
 
-        A query that stands alone is the first of its text, which reads all of it.
+        A single query is the first token of its text, which attends to all tokens.
         """
         if query.shape[2] == 1 or torch.compiler.is_compiling():
             return query.shape[2] != 1
         return self.longest_whole < key.shape[2] == query.shape[2]
 
     def blocks(self, length: int) -> int:
-        """Return N for a text of some tokens; 0 if it is read as a whole."""
+        """Return N for a text of the given length; 0 if it uses full attention."""
         return 0 if length <= self.longest_whole else -(-length // self.size)
 
     def drawn(self, blocks: int) -> NDArray[np.int64]:
-        """Return which blocks each head of each inner block reads besides, in training.
+        """Return the random blocks that each head of each inner block attends to in training.
 
         Args:
             blocks: N.
@@ -132,13 +131,13 @@ class BlockSparse:
         return _drawn(self, blocks)
 
     def counts(self, texts: Texts, size: int, *, heads: Sequence[int], training: bool) -> Tensor:
-        """Return how often each token reads each token. Shape (B, 1 or H, S, S), int64.
+        """Return how often each query counts each key. Shape (B, 1 or H, S, S), int64.
 
         Args:
-            texts: of the batch.
+            texts: the texts of the batch.
             size: S.
-            heads: the numbers of the heads that are left.
-            training: whether blocks are drawn.
+            heads: indices of the remaining heads.
+            training: whether to use random blocks.
         """
         numbers = torch.arange(size, device=texts.starts.device)
         starts, lengths = texts.starts[..., None], texts.lengths[..., None]  # (B, 1 or S, 1)
@@ -155,13 +154,13 @@ class BlockSparse:
             for text in texts.each:
                 if blocks := self.blocks(text.length):
                     inside = slice(text.start, text.start + text.length)
-                    more = self._read_besides(blocks, heads).to(counts.device)
-                    more = more.repeat_interleave(self.size, 1).repeat_interleave(self.size, 2)
-                    counts[text.row, :, inside, inside] += more[:, : text.length, : text.length]
+                    extra = self._random_counts(blocks, heads).to(counts.device)
+                    extra = extra.repeat_interleave(self.size, 1).repeat_interleave(self.size, 2)
+                    counts[text.row, :, inside, inside] += extra[:, : text.length, : text.length]
         return torch.where((lengths <= self.longest_whole)[:, None], 1, counts)
 
-    def _read_besides(self, blocks: int, heads: Sequence[int]) -> Tensor:
-        """Return how often each block reads each because it was drawn. Shape (H, N, N)."""
+    def _random_counts(self, blocks: int, heads: Sequence[int]) -> Tensor:
+        """Return how often each block counts each block as a random one. Shape (H, N, N)."""
         drawn = torch.from_numpy(self.drawn(blocks))[list(heads)]  # (H, N - 2, R)
         counts = torch.zeros(len(heads), blocks, blocks, dtype=torch.int64)
         counts[:, 1:-1].scatter_add_(2, drawn, torch.ones_like(drawn))
@@ -180,61 +179,61 @@ class BlockSparse:
         training: bool,
         need_weights: bool,
     ) -> Mixed:
-        """Mix values as ``attention.attend`` does, of what a token reads. Shape (B, H, S, K).
+        """Compute block-sparse attention; see ``attention.attend``. Shape (B, H, S, K).
 
-        As in the reference, dropout takes part in texts that are read as a whole, and in no others.
+        As in the reference, dropout only applies to texts with full attention.
 
         Args:
             query: shape (B, H, S, K).
-            key: the same.
-            value: the same.
-            heads: the numbers of these heads.
-            texts: of the batch.
+            key: shape (B, H, S, K).
+            value: shape (B, H, S, K).
+            heads: indices of the H heads.
+            texts: the texts of the batch.
             mask: bool, broadcastable to (B, 1, S, S).
-            dropout: probability with which a weight is dropped.
-            training: whether blocks are drawn.
+            dropout: dropout probability of the weights.
+            training: whether to use random blocks.
             need_weights: whether to return the weights.
         """
         if need_weights or not texts.plain:
             counts = self.counts(texts, query.shape[2], heads=heads, training=training)
-            reads = counts > 0
+            allowed = counts > 0
             bias = counts.clamp(min=1).to(query.dtype).log()
-            mask = reads if mask is None else mask & reads
+            mask = allowed if mask is None else mask & allowed
             return attend(query, key, value, mask=mask, bias=bias, need_weights=need_weights)
-        alike: dict[int, list[Text]] = {}
+        groups: dict[int, list[Text]] = {}
         for text in texts.each:
-            alike.setdefault(self.blocks(text.length), []).append(text)
+            groups.setdefault(self.blocks(text.length), []).append(text)
         results: dict[Text, Tensor] = {}
-        for blocks, group in alike.items():
+        for blocks, group in groups.items():
             size = blocks * self.size or max(text.length for text in group)
-            parts = [_cut(states, group, size) for states in (query, key, value)]
-            real = _cut_mask(mask, group, size, query.device)
+            parts = [_extract(states, group, size) for states in (query, key, value)]
+            token_mask = _extract_mask(mask, group, size, query.device)
             if blocks:
-                mixed = self._by_blocks(*parts, heads=heads, mask=real, training=training)
+                mixed = self._by_blocks(*parts, heads=heads, mask=token_mask, training=training)
             else:
-                mixed = attend(*parts, mask=real, dropout=dropout).values
-            if len(alike) == 1 and _are_rows(group, query):
-                return Mixed(_fitted(mixed, query.shape[2]), None, "blocks")
+                mixed = attend(*parts, mask=token_mask, dropout=dropout).values
+            if len(groups) == 1 and _are_rows(group, query):
+                return Mixed(_resize(mixed, query.shape[2]), None, "blocks")
             results |= zip(group, mixed, strict=True)
-        return Mixed(_put_back(results, query), None, "blocks")
+        return Mixed(_assemble(results, query), None, "blocks")
 
     def attend_alone(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Do the same outside training for texts of one length, without padding.
+        """Compute block-sparse attention outside training, for texts of one length, unpadded.
 
         Args:
-            query: shape (B, H, S, K), S more than ``longest_whole``.
-            key: the same.
-            value: the same.
+            query: shape (B, H, S, K), S greater than ``longest_whole``.
+            key: shape (B, H, S, K).
+            value: shape (B, H, S, K).
 
         Returns:
-            The same shape.
+            Shape (B, H, S, K).
         """
         length = query.shape[2]
         size = self.blocks(length) * self.size
         mask = None
         if size > length:
             mask = (torch.arange(size, device=query.device) < length)[None, None, None]
-        parts = (_fitted(states, size) for states in (query, key, value))
+        parts = (_resize(states, size) for states in (query, key, value))
         heads = range(query.shape[1])
         return self._by_blocks(*parts, heads=heads, mask=mask, training=False)[:, :, :length]
 
@@ -256,77 +255,79 @@ class BlockSparse:
 
 
 def _are_rows(group: Sequence[Text], states: Tensor) -> bool:
-    """Tell whether texts are the rows of a batch."""
+    """Return whether the texts are exactly the rows of the batch."""
     rows = [(text.row, text.start) for text in group]
     return rows == [(row, 0) for row in range(len(states))]
 
 
-def _fitted(states: Tensor, size: int) -> Tensor:
-    """Cut or fill up texts of shape (G, H, S, K) to a length."""
-    more = size - states.shape[2]
-    return states[:, :, :size] if more <= 0 else F.pad(states, (0, 0, 0, more))
+def _resize(states: Tensor, size: int) -> Tensor:
+    """Truncate or pad texts of shape (G, H, S, K) to a length."""
+    extra = size - states.shape[2]
+    return states[:, :, :size] if extra <= 0 else F.pad(states, (0, 0, 0, extra))
 
 
-def _cut(states: Tensor, group: Sequence[Text], size: int) -> Tensor:
-    """Cut texts out of a batch, shape (B, H, S, K), and pad them. Shape (G, H, size, K)."""
+def _extract(states: Tensor, group: Sequence[Text], size: int) -> Tensor:
+    """Extract texts from a batch, shape (B, H, S, K), and pad them. Shape (G, H, size, K)."""
     if _are_rows(group, states):
-        return _fitted(states, size)
+        return _resize(states, size)
     texts = [states[row, :, start : start + length] for row, start, length in group]
     return torch.stack([F.pad(text, (0, 0, 0, size - text.shape[1])) for text in texts])
 
 
-def _cut_mask(
+def _extract_mask(
     mask: Tensor | None, group: Sequence[Text], size: int, device: torch.device
 ) -> Tensor | None:
-    """Return True for tokens, False for padding, (G, 1, 1, size); None if there is no padding."""
+    """Return the padding mask, True for tokens, (G, 1, 1, size); None without padding."""
     lengths = torch.tensor([text.length for text in group])
-    real = send(torch.arange(size) < lengths[:, None], device)
+    token_mask = send(torch.arange(size) < lengths[:, None], device)
     if mask is not None:
         rows = [
             mask[row, 0, start if mask.shape[2] > 1 else 0, start : start + length]
             for row, start, length in group
         ]
-        real = real & torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
-    return None if not waits(device) and real.all() else real[:, None, None]
+        token_mask = token_mask & torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
+    return None if not waits(device) and token_mask.all() else token_mask[:, None, None]
 
 
-def _put_back(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
-    """Lay out what texts got, each of shape (H, ..., K), as their batch. Shape (B, H, S, K)."""
+def _assemble(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
+    """Assemble the texts' results, each of shape (H, ..., K), into a batch. Shape (B, H, S, K)."""
     rows = []
     for row in range(len(states)):
-        of_row = sorted((text for text in results if text.row == row), key=lambda text: text.start)
-        parts = [results[text][:, : text.length] for text in of_row]
-        rows.append(_fitted(torch.cat(parts, 1)[None], states.shape[2]))
+        row_texts = sorted(
+            (text for text in results if text.row == row), key=lambda text: text.start
+        )
+        parts = [results[text][:, : text.length] for text in row_texts]
+        rows.append(_resize(torch.cat(parts, 1)[None], states.shape[2]))
     return torch.cat(rows)
 
 
 @lru_cache(maxsize=1024)
 def _drawn(sparse: BlockSparse, blocks: int) -> NDArray[np.int64]:
     if blocks * sparse.size in _PUBLISHED:
-        drawn = _near_the_start(sparse, blocks)
+        drawn = _draw_near_start(sparse, blocks)
         if drawn is not None:
             return drawn
-    return _anywhere(sparse, blocks)
+    return _draw_anywhere(sparse, blocks)
 
 
-def _anywhere(sparse: BlockSparse, blocks: int) -> NDArray[np.int64]:
-    """Draw from the first 5 + 2R blocks, but those that are read anyway."""
-    dice = np.random.RandomState(sparse.number)
+def _draw_anywhere(sparse: BlockSparse, blocks: int) -> NDArray[np.int64]:
+    """Draw from the first 5 + 2R blocks, without those that the block attends to anyway."""
+    rng = np.random.RandomState(sparse.number)
     count, end = sparse.num_random, 5 + 2 * sparse.num_random
     drawn = np.zeros((sparse.num_heads, blocks - 2, count), dtype=np.int64)
     for row in range(1, blocks - 1):
-        read = {0, end - 1, row - 1, row, row + 1}
-        # The reference's ends of what is drawn from.
-        read |= {1: {end - 2}, end - 2: {1}}.get(row, set())
+        excluded = {0, end - 1, row - 1, row, row + 1}
+        # As in the reference, blocks 1 and end - 2 do not attend to each other.
+        excluded |= {1: {end - 2}, end - 2: {1}}.get(row, set())
         for head in range(sparse.num_heads):
-            order = dice.permutation(np.arange(end, dtype=np.int32)).tolist()
-            drawn[head, row - 1] = [block for block in order if block not in read][:count]
+            order = rng.permutation(np.arange(end, dtype=np.int32)).tolist()
+            drawn[head, row - 1] = [block for block in order if block not in excluded][:count]
     return drawn
 
 
-def _near_the_start(sparse: BlockSparse, blocks: int) -> NDArray[np.int64] | None:
-    """Draw from the first 1,024 tokens as the published models do; None where they are too few."""
-    dice = np.random.RandomState(sparse.number)
+def _draw_near_start(sparse: BlockSparse, blocks: int) -> NDArray[np.int64] | None:
+    """Draw from the first 1,024 tokens like the published models; None if they are too few."""
+    rng = np.random.RandomState(sparse.number)
     size, count, rows = sparse.size, sparse.num_random, sparse.positions // sparse.size
     end = _NEAR // size - 1 if 2 * size < _NEAR else rows - 1
     middle = np.arange(1, rows - 1, dtype=np.int32)
@@ -345,5 +346,5 @@ def _near_the_start(sparse: BlockSparse, blocks: int) -> NDArray[np.int64] | Non
                 allowed = np.concatenate((middle[: row - 2], middle[row + 1 : end]))
             if len(allowed) < count:
                 return None
-            drawn[head, row - 1] = dice.permutation(allowed)[:count]
+            drawn[head, row - 1] = rng.permutation(allowed)[:count]
     return drawn[:, : blocks - 2]

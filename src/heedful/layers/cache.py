@@ -1,8 +1,8 @@
-"""Keys and values that a decoder has computed, so that later calls need not.
+"""The KV cache of a decoder.
 
-A block asks a ``Past`` for them, however they are kept. A ``Cache`` is a value: a call returns a
-new one, and leaves the one that it was given as it was. A search keeps them in trees, which it
-changes: ``layers/tree.py``.
+A block reads cached keys and values through the ``Past`` protocol. A ``Cache`` is immutable: a call
+returns a new one and leaves its argument unchanged. A search uses trees instead, which it changes
+in place: ``layers/tree.py``.
 
 Shapes: B batch, H heads, T key length, E length of the encoder's output, K head width.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class KeyValue(NamedTuple):
-    """What queries attend to."""
+    """Keys and values."""
 
     key: Tensor
     """Shape (B, H, T, K)."""
@@ -23,51 +23,51 @@ class KeyValue(NamedTuple):
     """Shape (B, H, T, K)."""
 
     def extend(self, later: "KeyValue") -> "KeyValue":
-        """Return these, followed by later ones along T."""
+        """Return these keys and values followed by later ones, along T."""
         return KeyValue(
             torch.cat([self.key, later.key], 2), torch.cat([self.value, later.value], 2)
         )
 
     def select(self, rows: Tensor) -> "KeyValue":
-        """Return the sequences of the given numbers, shape (N,); see ``Cache.select``."""
+        """Return the sequences with the given indices, shape (N,); see ``Cache.select``."""
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
 class Past(Protocol):
-    """What a block has computed before."""
+    """The cached keys and values of one block."""
 
     @property
     def length(self) -> int:
-        """How many tokens there are, which is the position of the next."""
+        """Number of cached tokens, which is the position of the next token."""
 
     @property
     def cross_attention(self) -> KeyValue | None:
-        """What the block attends to in an encoder's output, if that is kept. T is E."""
+        """Cached keys and values of cross-attention, if any. T is E."""
 
     def extend(self, new: KeyValue) -> KeyValue:
-        """Return what newer tokens attend to: the tokens so far and those."""
+        """Return the cached keys and values followed by new ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockCache:
-    """What one block has computed."""
+    """The KV cache of one block."""
 
     self_attention: KeyValue
-    """Of the decoder's tokens so far."""
+    """Keys and values of the decoder's tokens so far."""
     cross_attention: KeyValue | None = None
-    """Of the encoder's tokens, if the block attends to them."""
+    """Keys and values of the encoder's tokens, if the block has cross-attention."""
 
     @property
     def length(self) -> int:
-        """How many tokens of the decoder it holds: T."""
+        """Number of cached tokens of the decoder: T."""
         return self.self_attention.key.shape[2]
 
     def extend(self, new: KeyValue) -> KeyValue:
-        """Return the keys and values of the decoder's tokens so far and of newer ones."""
+        """Return the cached keys and values of self-attention followed by new ones."""
         return self.self_attention.extend(new)
 
     def select(self, rows: Tensor) -> "BlockCache":
-        """Return the sequences of the given numbers, shape (N,); see ``Cache.select``."""
+        """Return the sequences with the given indices, shape (N,); see ``Cache.select``."""
         cross = self.cross_attention
         return BlockCache(
             self_attention=self.self_attention.select(rows),
@@ -77,21 +77,21 @@ class BlockCache:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """What all blocks have computed."""
+    """The KV cache of all blocks."""
 
     blocks: tuple[BlockCache, ...]
-    """One a block, from the first to the last."""
+    """One per block, from the first to the last."""
 
     @property
     def length(self) -> int:
-        """How many tokens of the decoder it holds."""
+        """Number of cached tokens of the decoder."""
         return self.blocks[0].length if self.blocks else 0
 
     def select(self, rows: Tensor) -> "Cache":
-        """Return the sequences of the given numbers, as a beam search needs.
+        """Return the sequences with the given indices, as beam search needs.
 
         Args:
-            rows: int64, 0 to B - 1 in any order, any of them several times. Shape (N,).
+            rows: int64, 0 to B - 1 in any order, with repetitions allowed. Shape (N,).
 
         Returns:
             A cache of N sequences.

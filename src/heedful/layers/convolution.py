@@ -1,4 +1,4 @@
-"""What a token's neighbours add to what the first block says of it (DeBERTa v2, xxlarge).
+"""The convolution that DeBERTa v2 (xxlarge) adds to the output of the first block.
 
 Shapes: B batch, N length, S 1 or N, T packed tokens, D model width.
 """
@@ -11,14 +11,14 @@ from heedful.layers.packing import Packing
 
 
 class Convolution(nn.Module):
-    """A convolution along the text, added and normalised.
+    """A convolution along the sequence, with residual connection and layer normalisation.
 
     Args:
         width: D.
-        kernel: how many tokens it sees at once; an odd number.
-        groups: into how many parts, each apart from the others, the width is divided.
+        kernel: kernel size in tokens; an odd number.
+        groups: number of groups of channels.
         activation: a name in ``feedforward.ACTIVATIONS``.
-        dropout: probability with which a value is dropped in training, before the activation.
+        dropout: dropout probability in training, before the activation.
         eps: added to the variance by the layer normalisation.
     """
 
@@ -40,16 +40,16 @@ class Convolution(nn.Module):
         packing: Packing | None = None,
         only_first: bool = False,
     ) -> Tensor:
-        """Return hidden states, of the shape of ``hidden``.
+        """Return hidden states, in the shape of ``hidden``.
 
         Args:
-            source: what it sees: what went into the first block. Shape (B, N, D), or (1, T, D)
-                where it is packed.
-            hidden: what it adds to. Of the same shape, or (B, 1, D) of the first tokens alone.
-            mask: that of attention, broadcastable to (B, 1, N, N): what no token may attend to is
-                padding, and seen as zeros.
-            packing: of the source.
-            only_first: whether the first tokens alone are wanted.
+            source: input of the convolution: the input of the first block. Shape (B, N, D), or (1,
+                T, D) if packed.
+            hidden: the residual. The same shape, or (B, 1, D) for only the first tokens.
+            mask: attention mask, broadcastable to (B, 1, N, N). Keys that no query may attend to
+                are padding, and replaced by zeros.
+            packing: packing of the source.
+            only_first: whether to compute only the first tokens.
         """
         if packing is not None:
             source = packing.pad(source)
@@ -64,11 +64,11 @@ class Convolution(nn.Module):
         return self.add(seen, hidden)
 
     def see(self, source: Tensor) -> Tensor:
-        """Return the convolution along the text. Shape (B, N, D), as ``source``."""
+        """Return the convolution along the sequence. Shape (B, N, D), like ``source``."""
         seen: Tensor = self.conv(source.mT)
         return seen.mT
 
     def add(self, seen: Tensor, hidden: Tensor) -> Tensor:
-        """Return the sum of what was seen and of hidden states, normalised. Shape (..., D)."""
+        """Return the normalised sum of hidden states and convolution output. Shape (..., D)."""
         summed: Tensor = self.LayerNorm(hidden + self.activation(self.dropout(seen)))
         return summed

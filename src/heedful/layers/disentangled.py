@@ -1,8 +1,9 @@
-"""Attention in which contents meet positions (He et al. 2021, "DeBERTa", section 3.1).
+"""Disentangled attention (He et al. 2021, "DeBERTa", section 3.1).
 
-The score of a query i and a key j is, beside that of their contents, that of the content i with the
-distance from j to i as a key, and that of the content j with this distance as a query. Distances
-have vectors, which all blocks share; each block has its own projections of them.
+The score of query i and key j is a sum of three terms. Content to content is the usual score.
+Content to position is the product of query i with the distance from j to i as a key. Position to
+content is the product of key j with this distance as a query. All blocks share the distance
+embeddings; each block has its own projections of them.
 
 Shapes: B batch, H heads, S query length, T key length, N length of a text, K head width, D model
 width, P half the number of vectors.
@@ -23,14 +24,15 @@ TERMS = ("c2p", "p2c")
 
 
 class Distances(nn.Module):
-    """A learnt vector for each distance from -P to P - 1, or for each range of distances.
+    """Learnt embeddings of the distances from -P to P - 1, or of buckets of distances.
 
     Args:
         reach: P.
         width: D.
-        most: with ranges, the greatest distance that has one of its own. Those up to P / 2 are of
-            one distance each, the others grow. None for no ranges.
-        eps: added to the variance by the normalisation of the vectors; None where they have none.
+        most: with buckets, the distance at which they end; greater ones share the last bucket. Up
+            to P / 2, each bucket holds one distance; beyond, the buckets grow. None for no buckets.
+        eps: added to the variance by the normalisation of the embeddings; None for no
+            normalisation.
     """
 
     def __init__(
@@ -42,72 +44,72 @@ class Distances(nn.Module):
         self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
 
     def forward(self, length: int) -> Tensor:
-        """Return the vectors of the distances from 1 - N to N - 1. Shape (2 * N - 1, D)."""
-        return self._normal(self.vectors(self.rows(length)))
+        """Return the embeddings of the distances from 1 - N to N - 1. Shape (2 * N - 1, D)."""
+        return self._normalise(self.vectors(self.rows(length)))
 
     def all(self) -> Tensor:
-        """Return the vectors of all distances from -P to P - 1. Shape (2 * P, D)."""
-        return self._normal(self.vectors.weight)
+        """Return the embeddings of all distances from -P to P - 1. Shape (2 * P, D)."""
+        return self._normalise(self.vectors.weight)
 
-    def _normal(self, vectors: Tensor) -> Tensor:
+    def _normalise(self, vectors: Tensor) -> Tensor:
         if self.LayerNorm is None:
             return vectors
-        # The table may be kept wider than the weights that the layers compute with.
-        normal: Tensor = self.LayerNorm(vectors.to(self.LayerNorm.weight.dtype))
-        return normal
+        # The table may have a wider dtype than the weights of the layers.
+        normalised: Tensor = self.LayerNorm(vectors.to(self.LayerNorm.weight.dtype))
+        return normalised
 
     def rows(self, length: int) -> Tensor:
-        """Return the number of the vector of each of these distances. Shape (2 * N - 1,)."""
+        """Return the embedding index of each distance from 1 - N to N - 1. Shape (2 * N - 1,)."""
         distances = torch.arange(2 * length - 1, device=self.vectors.weight.device) + (1 - length)
         if self.most is not None:
             distances = self._ranges(distances)
         return (distances + self.reach).clamp(0, 2 * self.reach - 1)
 
     def _ranges(self, distances: Tensor) -> Tensor:
-        """Return the signed numbers of the ranges of distances; any shape.
+        """Return the signed bucket of each distance; any shape.
 
-        In whole numbers, which are the same in whatever computes an exported model.
+        Integer arithmetic gives the same buckets in every runtime of an exported model.
         """
-        single = self.reach // 2
-        size = distances.abs()
-        number = size.clamp(max=single)
-        starts = torch.tensor(_starts(single, self.most or 0), device=distances.device)
-        number = number + (size[..., None] >= starts).sum(-1)
+        num_exact = self.reach // 2
+        magnitude = distances.abs()
+        number = magnitude.clamp(max=num_exact)
+        starts = torch.tensor(_starts(num_exact, self.most or 0), device=distances.device)
+        number = number + (magnitude[..., None] >= starts).sum(-1)
         return number * distances.sign()
 
 
-def _starts(single: int, most: int) -> list[int]:
-    """Return the least distance of each range above those of one distance each.
+def _starts(num_exact: int, most: int) -> list[int]:
+    """Return the smallest distance of each bucket that holds several distances.
 
-    A distance d is in the range ``single`` + ceil(log(d / single) / log(most / single) * (single -
-    1)), so that the next range begins just after a d for which that is a whole number.
+    A distance d is in bucket n + ceil(log(d / n) / log(most / n) * (n - 1)), where n is
+    ``num_exact``. So a new bucket begins just after a d whose logarithmic term is an integer.
     """
-    if single == 1:
+    if num_exact == 1:
         return []
-    growth = most / single
-    ends = (single * growth ** (number / (single - 1)) for number in range(single + 1))
+    growth = most / num_exact
+    ends = (num_exact * growth ** (number / (num_exact - 1)) for number in range(num_exact + 1))
     return [math.floor(end + 1e-6) + 1 for end in ends]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    """Which terms the scores of a model have, and what they are made with."""
+    """The position terms of a model's attention scores."""
 
     names: tuple[str, ...]
-    """Of ``TERMS``."""
+    """A subset of ``TERMS``."""
     shares: bool = False
-    """Whether distances are projected as contents are, and not by layers of their own."""
+    """Whether distances share the content projections instead of having their own."""
     key_bias: bool = True
-    """Whether the projection of distances as keys has a bias."""
+    """Whether the projection of distances to keys has a bias."""
     dropout: float = 0.0
-    """Probability with which a value of their vectors is dropped in training."""
+    """Dropout probability of the distance embeddings in training."""
 
 
 class Disentangled(nn.Module):
-    """What a block adds to the scores of its contents.
+    """The position terms of one block's scores.
 
     Args:
-        terms: which terms there are.
+        terms: the terms.
         width: D.
         heads: H.
         head_width: K.
@@ -118,24 +120,24 @@ class Disentangled(nn.Module):
         self.terms = terms.names
         self.dropout = Dropout(terms.dropout)
         self.head_width = head_width
-        rows = heads * head_width
+        out_features = heads * head_width
         projected = () if terms.shares else terms.names
-        self.key = Linear(width, rows, bias=terms.key_bias) if "c2p" in projected else None
-        self.query = Linear(width, rows) if "p2c" in projected else None
+        self.key = Linear(width, out_features, bias=terms.key_bias) if "c2p" in projected else None
+        self.query = Linear(width, out_features) if "p2c" in projected else None
 
     def layers(self) -> list[nn.Linear]:
-        """Return the projections that it has of its own."""
+        """Return the projections that are not shared with the contents."""
         return [layer for layer in (self.key, self.query) if layer is not None]
 
     def project(
         self, vectors: Tensor, query: nn.Linear, key: nn.Linear
     ) -> tuple[Tensor | None, Tensor | None]:
-        """Return the vectors of distances as keys and as queries, those of them that meet contents.
+        """Return the distances projected to keys and to queries; None for a term not in use.
 
         Args:
-            vectors: shape (..., D).
-            query: how contents are projected, which counts for distances, too, where they share it.
-            key: the same.
+            vectors: distance embeddings. Shape (..., D).
+            query: the content projection to queries, used if it is shared.
+            key: the content projection to keys, used if it is shared.
 
         Returns:
             Each of shape (..., H, K).
@@ -153,30 +155,30 @@ class Disentangled(nn.Module):
 def disentangled_bias(
     query: Tensor, key: Tensor, keys: Tensor | None, queries: Tensor | None
 ) -> Tensor | None:
-    """Return what distances add to the scaled scores; None if nothing. Shape (B, H, S, T).
+    """Return the position bias of the scaled scores; None without terms. Shape (B, H, S, T).
 
     Args:
-        query: of the contents, multiplied by what all scores are. Shape (B, H, S, K).
-        key: of the contents, multiplied by the same. Shape (B, H, T, K).
-        keys: of the distances from 1 - N to N - 1; see `Disentangled.project`. Shape (2 * N - 1, H,
-            K).
-        queries: the same.
+        query: content queries, including the score factor. Shape (B, H, S, K).
+        key: content keys. Shape (B, H, T, K).
+        keys: the distances from 1 - N to N - 1 as keys; see `Disentangled.project`. Shape (2 * N -
+            1, H, K).
+        queries: the distances as queries, including the score factor. The same shape.
     """
     lengths = query.shape[2], key.shape[2]
-    root = math.sqrt(query.shape[3])
+    sqrt_width = math.sqrt(query.shape[3])
     bias = None
     if keys is not None:
-        # The first query meets the last key first: the least distance comes last.
-        table = _among(keys, *lengths).flip(0) / root
+        # Descending: the first query has the last key at the smallest distance.
+        table = _select_distances(keys, *lengths).flip(0) / sqrt_width
         bias = by_distance(query, table.to(query.dtype), lengths[1])
     if queries is not None:
-        table = _among(queries, *lengths) / root
+        table = _select_distances(queries, *lengths) / sqrt_width
         term = by_distance(key, table.to(key.dtype), lengths[0]).mT
         bias = term if bias is None else bias + term
     return bias
 
 
-def _among(vectors: Tensor, queries: int, keys: int) -> Tensor:
-    """Return those of the distances from 1 - T to S - 1, of all from 1 - N to N - 1."""
+def _select_distances(vectors: Tensor, queries: int, keys: int) -> Tensor:
+    """Select the distances from 1 - T to S - 1 from all distances, 1 - N to N - 1."""
     longest = (vectors.shape[0] + 1) // 2
     return vectors[longest - keys : longest - 1 + queries]

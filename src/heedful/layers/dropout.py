@@ -1,10 +1,11 @@
-"""Dropout (Srivastava et al. 2014), made fast on a CPU.
+"""Dropout (Srivastava et al. 2014) that is fast on a CPU.
 
-There torch draws one number a value and multiplies by a bool mask, which takes longer than the
-matrix products around it in bfloat16. Here a small counter-free generator, seeded from torch's own,
-fills integers as wide as the values; a comparison makes all-ones or all-zeros of each; and one
-bitwise "and" drops. A probability is thereby rounded to a multiple of 2**-16 for half precision and
-2**-32 for float32, and the scale fits the rounded one, so the expectation is exact.
+On a CPU, torch draws one number per value and multiplies by a bool mask. In bfloat16 that takes
+longer than the matrix products around it. This module instead fills integers as wide as the values
+with a small counter-free generator, seeded from torch's own. A comparison turns each integer into
+all ones or all zeros, and a bitwise "and" drops the values. The probability is rounded to a
+multiple of 2**-16 in half precision and 2**-32 in float32. The scale uses the rounded probability,
+so the expectation is exact.
 """
 
 from typing import Any
@@ -19,10 +20,10 @@ _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Dropout(nn.Module):
-    """Dropout in training, nothing outside it.
+    """Dropout in training, the identity otherwise.
 
     Args:
-        probability: of a value being set to zero, at least 0 and below 1.
+        probability: probability of setting a value to zero, at least 0 and below 1.
     """
 
     def __init__(self, probability: float) -> None:
@@ -30,12 +31,12 @@ class Dropout(nn.Module):
         self.probability = probability
 
     def forward(self, values: Tensor, *, keep_bits: bool = True) -> Tensor:
-        """Return ``values``, in training some of them zeros and the rest scaled up.
+        """Return ``values``; in training, some are set to zero and the others scaled up.
 
         Args:
             values: any shape.
-            keep_bits: whether to keep what was drawn for the backward pass. Else, on a CPU, that
-                draws the same again.
+            keep_bits: whether to save the mask for the backward pass. Otherwise, on a CPU, the
+                backward pass draws the same mask again.
         """
         if not self.training or self.probability == 0:
             return values
@@ -45,12 +46,12 @@ class Dropout(nn.Module):
         return dropped
 
     def extra_repr(self) -> str:
-        """Return what ``print`` shows of the module."""
+        """Return the arguments that ``print`` shows."""
         return f"probability={self.probability}"
 
 
 class _Drop(torch.autograd.Function):
-    """Keeps the drawn bits alone for the backward pass, or no more than the seed of the draw."""
+    """Dropout that saves only the mask, or only the seed of the mask, for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, probability: float, keep_bits: bool) -> Tensor:
@@ -69,29 +70,29 @@ class _Drop(torch.autograd.Function):
 
 
 def draw_keep(like: Tensor, probability: float, seed: int | None = None) -> tuple[Tensor, float]:
-    """Draw which values to keep.
+    """Draw a dropout mask.
 
     Args:
-        like: gives the shape, the type and the device.
-        probability: of a value being dropped, at least 0 and below 1.
-        seed: of the draw, on a CPU; None takes one from torch's generator.
+        like: tensor of the same shape, dtype and device as the values.
+        probability: dropout probability, at least 0 and below 1.
+        seed: seed on a CPU; None draws one from torch's generator.
 
     Returns:
-        Integers as wide as the values, all ones to keep and all zeros to drop, and what to
-        multiply the kept values by.
+        The mask, as integers as wide as the values: all bits one to keep a value, all zero to drop
+        it. And the scale of the kept values.
     """
     bits = 8 * like.element_size()
     dropped = min(round(probability * 2**bits), 2**bits - 1)  # of the 2**bits integers
     lanes = _random_integers(like, seed)
     if dropped == 0:
         return lanes.fill_(-1), 1.0
-    first_kept = dropped - 2 ** (bits - 1)  # the integers have a sign
+    first_kept = dropped - 2 ** (bits - 1)  # the integers are signed
     keep = lanes.clamp_(first_kept - 1, first_kept).sub_(first_kept).bitwise_not_()
     return keep, 2**bits / (2**bits - dropped)
 
 
 def apply_keep(values: Tensor, keep: Tensor) -> Tensor:
-    """Return the values with the bits of the dropped ones set to zero, not scaled."""
+    """Return the values with the dropped ones set to zero, without scaling."""
     return (values.view(keep.dtype) & keep).view(values.dtype)
 
 
@@ -100,13 +101,13 @@ def _draw_seed() -> int:
 
 
 def _random_integers(like: Tensor, seed: int | None) -> Tensor:
-    """Draw uniform integers as wide as the values of ``like``, over their whole range.
+    """Draw uniform integers as wide as the values of ``like``, over their full range.
 
-    On a CPU, torch's generator gives the seed, so that its state decides the draw and restoring it
-    repeats the draw; it would take twice as long to give the integers.
+    On a CPU, torch's generator only draws the seed. So its state determines the draw, and restoring
+    the state repeats it. Drawing all integers from torch's generator would take twice as long.
     """
     size = like.element_size()
-    count = like.numel() * size // 8 + 1  # of integers of 8 bytes
+    count = like.numel() * size // 8 + 1  # number of 8-byte integers
     if like.device.type == "cpu":
         bits = np.random.SFC64(_draw_seed() if seed is None else seed).random_raw(count)
         drawn = torch.from_numpy(bits.view(np.int64))

@@ -1,4 +1,4 @@
-"""Token ids to vectors: the sum of up to four tables (Devlin et al. 2019, figure 2), normalised.
+"""Input embeddings: the normalised sum of up to four tables (Devlin et al. 2019, figure 2).
 
 Shapes: B batch, S length, W width of the tables, D model width.
 """
@@ -14,37 +14,36 @@ from heedful.layers.packing import Packing
 
 
 class Widening(NamedTuple):
-    """A linear layer from the width of the tables to that of the model."""
+    """A linear layer from the width of the embedding tables to the model width."""
 
     width: int
     """D."""
     first: bool = False
-    """Whether it stands before the normalisation, and has no bias; else it comes last."""
+    """Whether it comes before the normalisation and has no bias; otherwise it comes last."""
 
 
 class Embeddings(nn.Module):
-    """The sum of word, token type and position embeddings, perhaps layer normalisation, dropout.
+    """Word, token type and position embeddings: sum, optional layer normalisation, dropout.
 
-    A linear layer may widen what comes out (Lan et al. 2020, section 3.1).
+    An optional linear layer projects from W to D (Lan et al. 2020, section 3.1).
 
     Args:
-        vocab_size: number of pieces in the vocabulary.
-        num_types: number of token types; 0 for a model that has none.
-        num_tasks: number of task types (Sun et al. 2020, section 4.1); 0 for a model that has none.
-        word_types: whether types are words, and have their vectors (Radford et al. 2018); where a
-            call has none, none are added.
-        position_embeddings: gives the vectors of positions; see ``layers/positions.py``. None for a
+        vocab_size: vocabulary size.
+        num_types: number of token types; 0 for a model without token types.
+        num_tasks: number of task types (Sun et al. 2020, section 4.1); 0 for a model without them.
+        word_types: whether token types are token ids and share the word embeddings (Radford et al.
+            2018). A call without token types adds none.
+        position_embeddings: module of position embeddings; see ``layers/positions.py``. None for a
             model without them.
         width: W.
-        widening: the linear layer that comes last, or before the normalisation; None where there is
-            none.
-        word_scale: what the vectors of words are multiplied by.
-        pad_id: the piece whose vector starts as zeros and gets no gradient.
-        eps: added to the variance by the layer normalisation; None where the sum is not normalised,
-            as pre-norm blocks do that themselves.
-        dropout: probability with which a value is dropped in training.
-        add_positions: whether these are added. A BERT with relative positions has the table, too,
-            because the reference's files have it.
+        widening: the linear layer from W to D, last or before the normalisation; None for none.
+        word_scale: factor of the word embeddings.
+        pad_id: token id whose embedding is initialised to zeros and gets no gradient.
+        eps: added to the variance by the layer normalisation; None for no normalisation, as for
+            pre-norm blocks.
+        dropout: dropout probability in training.
+        add_positions: whether to add the position embeddings. A BERT with relative positions has
+            the table without using it, because the reference's files contain it.
     """
 
     def __init__(
@@ -88,15 +87,15 @@ class Embeddings(nn.Module):
         start: int = 0,
         packing: Packing | None = None,
     ) -> Tensor:
-        """Return shape (B, S, D), or (1, tokens, D) if it is to be packed.
+        """Return shape (B, S, D), or (1, tokens, D) with a packing.
 
         Args:
-            tokens: ids, shape (B, S), or vectors in their place, shape (B, S, W).
-            token_type_ids: shape (B, S) or (1, S); all 0 if None. Not read without types.
-            position_ids: shape (B, S) or (1, S); one after the other if None.
-            task_type_ids: as ``token_type_ids``.
+            tokens: token ids, shape (B, S), or input embeddings, shape (B, S, W).
+            token_type_ids: shape (B, S) or (1, S); None for all 0. Not read without token types.
+            position_ids: shape (B, S) or (1, S); None for consecutive positions.
+            task_type_ids: like ``token_type_ids``.
             start: the first position if ``position_ids`` is None.
-            packing: where the tokens stand, if the padding is to be left out.
+            packing: packs the output to remove padding; None keeps padding.
         """
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
         summed = vectors if self.word_scale == 1 else vectors * self.word_scale
@@ -113,7 +112,7 @@ class Embeddings(nn.Module):
         if self.project is not None and self.widens_first:
             summed = self.project(summed.to(self.project.weight.dtype))
         if self.LayerNorm is not None:
-            # The tables may be kept wider than the weights that the layers compute with.
+            # The tables may have a wider dtype than the weights of the layers.
             summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))
         dropped: Tensor = self.dropout(summed)
         if self.project is not None and not self.widens_first:
@@ -121,7 +120,7 @@ class Embeddings(nn.Module):
         return dropped
 
     def positions(self, tokens: Tensor, position_ids: Tensor | None, start: int = 0) -> Tensor:
-        """Return the vectors of positions, shape (B, S, W), or (S, W) where no ids are given."""
+        """Return position embeddings, shape (B, S, W), or (S, W) without position ids."""
         assert self.position_embeddings is not None
         if position_ids is None:
             position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
@@ -130,7 +129,7 @@ class Embeddings(nn.Module):
 
 
 def _types(table: nn.Embedding, ids: Tensor | None) -> Tensor:
-    """Return the vectors of types, shape (B, S, W), or that of the first, shape (W,)."""
+    """Return the embeddings of types, shape (B, S, W), or of type 0 without ids, shape (W,)."""
     if ids is None:
         return table.weight[0]
     types: Tensor = table(ids)

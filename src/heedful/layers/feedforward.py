@@ -1,4 +1,4 @@
-"""The position-wise feed-forward half of a block, up to its second product.
+"""The position-wise feed-forward sublayer of a block, up to its second linear layer.
 
 Shapes: B batch, S length, D model width, F inner width.
 """
@@ -33,19 +33,19 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 ``silu`` and ``swish``."""
 
 
-_MANY = 2**21
-"""Activations from which on they are not kept for the backward pass: they are the widest tensors of
-a block, and take a hundredth of its time to compute again."""
+_RECOMPUTE_FROM = 2**21
+"""Number of activations at which the backward pass recomputes them. They are the widest tensors of
+a block, and recomputing them takes a hundredth of its time."""
 
 
 class Intermediate(nn.Module):
-    """The widening product, the activation and its dropout.
+    """The first linear layer, the activation function and its dropout.
 
     Args:
         width: D.
         inner_width: F.
         activation: a name in ``ACTIVATIONS``.
-        dropout: probability with which an activation is dropped in training.
+        dropout: dropout probability of the activations in training.
     """
 
     def __init__(self, width: int, inner_width: int, activation: str, dropout: float = 0.0) -> None:
@@ -55,18 +55,22 @@ class Intermediate(nn.Module):
         self.dropout = Dropout(dropout)
 
     def project(self, hidden: Tensor, dense: nn.Linear, *, recomputed: bool = False) -> Tensor:
-        """Return what a linear layer makes of the inner states, for shape (B, S, D).
+        """Return ``dense`` of the activations, for ``hidden`` of shape (B, S, D).
 
-        Many inner states are computed again in the backward pass, unless they are ``recomputed``
-        there anyway; see ``Block``.
+        Large activations are recomputed in the backward pass, unless the whole block is
+        ``recomputed``; see ``Block``.
         """
-        drops = self.training and self.dropout.probability > 0
-        learns = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
+        has_dropout = self.training and self.dropout.probability > 0
+        trains = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
         projected: Tensor
-        # Sizes are looked at last: an export, which does not learn, keeps them open.
-        if learns and not drops and hidden.shape[:-1].numel() * self.dense.out_features >= _MANY:
-            rest = (dense.weight, dense.bias, self.activation)
-            projected = _Activated.apply(self.dense(hidden), *rest)  # type: ignore[no-untyped-call]
+        # Check the size last: an export does not train, and must keep sizes dynamic.
+        if (
+            trains
+            and not has_dropout
+            and hidden.shape[:-1].numel() * self.dense.out_features >= _RECOMPUTE_FROM
+        ):
+            arguments = (dense.weight, dense.bias, self.activation)
+            projected = _ActivatedLinear.apply(self.dense(hidden), *arguments)  # type: ignore[no-untyped-call]
         else:
             projected = dense(self(hidden))
         return projected
@@ -81,29 +85,29 @@ class Intermediate(nn.Module):
         return inner
 
 
-class _Activated(torch.autograd.Function):
-    """A linear layer of activations that keeps only what they are computed from."""
+class _ActivatedLinear(torch.autograd.Function):
+    """A linear layer after an activation function. Saves only the input of the function."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        widened: Tensor,
+        pre_activation: Tensor,
         weight: Tensor,
         bias: Tensor,
         activation: Callable[[Tensor], Tensor],
     ) -> Tensor:
         ctx.activation = activation
-        ctx.save_for_backward(widened, weight)
-        return linear(activation(widened), weight, bias)
+        ctx.save_for_backward(pre_activation, weight)
+        return linear(activation(pre_activation), weight, bias)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        widened, weight = ctx.saved_tensors
-        rows = grad.flatten(0, -2)  # (B * S, D)
+        pre_activation, weight = ctx.saved_tensors
+        flat_grad = grad.flatten(0, -2)  # (B * S, D)
         with torch.enable_grad():
-            widened = widened.detach().requires_grad_()
-            inner = ctx.activation(widened)
-        grad_weight = linear(rows.T, inner.detach().flatten(0, -2).T)
-        (grad_widened,) = torch.autograd.grad(inner, widened, linear(grad, weight.T))
-        return grad_widened, grad_weight, rows.sum(0), None
+            pre_activation = pre_activation.detach().requires_grad_()
+            inner = ctx.activation(pre_activation)
+        grad_weight = linear(flat_grad.T, inner.detach().flatten(0, -2).T)
+        (grad_pre_activation,) = torch.autograd.grad(inner, pre_activation, linear(grad, weight.T))
+        return grad_pre_activation, grad_weight, flat_grad.sum(0), None

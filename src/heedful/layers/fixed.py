@@ -1,11 +1,11 @@
-"""What the hypotheses of a search have computed, in a room that is fixed: no shape ever changes.
+"""The KV cache of a beam search with fixed capacity: no shape changes between steps.
 
-As in ``tree.py``, the keys and values of a token are kept once, as a node, and a mask says which
-nodes a hypothesis is made of. But the newest tokens take nodes of their own at every step, and
-which ones is a tensor, so that nothing of it is known to the host.
+As in ``tree.py``, the keys and values of a token are stored once, as a node. A mask says which
+nodes belong to a hypothesis. Here the newest tokens get new nodes at every step. The indices of
+these nodes are a tensor, so the host need not know them.
 
-Shapes: B items, W hypotheses of each, M nodes that there is room for, E length of the encoder's
-output, H heads, K head width.
+Shapes: B items, W hypotheses per item, M capacity in nodes, E length of the encoder's output, H
+heads, K head width.
 """
 
 from dataclasses import dataclass
@@ -20,29 +20,29 @@ from heedful.layers.stack import Stack
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class FixedCache:
-    """What all blocks have computed."""
+    """The KV cache of all blocks."""
 
     nodes: list[Tensor]
     """Keys and values of each block. Each of shape (2, B, H, M, K)."""
     crosses: list[KeyValue] | None = None
-    """What each block attends to in an encoder's output, if it does. Shapes (B, H, E, K)."""
+    """Cross-attention keys and values of each block, if any. Shapes (B, H, E, K)."""
     cross_mask: Tensor | None = None
-    """True for a token of that. Shape (B, 1, 1, E)."""
+    """True for a token of the encoder, False for padding. Shape (B, 1, 1, E)."""
 
     def make_room(self, nodes: int) -> None:
-        """Make room for a number of nodes: M."""
-        # Zeros: a node that nobody sees has weight 0, and 0 times any number must be 0.
+        """Grow the capacity to M nodes."""
+        # Pad with zeros: unused nodes get weight 0, and 0 times NaN would not be 0.
         self.nodes = [F.pad(block, (0, 0, 0, nodes - block.shape[3])) for block in self.nodes]
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep some nodes of each item, shape (B, M), int64, in that order; forget the others."""
+        """Keep the given nodes of each item, shape (B, M), int64, in this order."""
         for number, block in enumerate(self.nodes):
             index = nodes[None, :, None, :, None]
             index = index.expand(2, -1, block.shape[2], -1, block.shape[4])
             self.nodes[number] = block.gather(3, index)
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items, shape (B,), int64, and forget the others."""
+        """Keep only the given items, shape (B,), int64."""
         self.nodes = [block.index_select(1, items) for block in self.nodes]
         if self.crosses is not None:
             self.crosses = [cross.select(items) for cross in self.crosses]
@@ -50,7 +50,7 @@ class FixedCache:
             self.cross_mask = self.cross_mask.index_select(0, items)
 
     def blocks(self, newest: Tensor) -> list["FixedBlock"]:
-        """Return what each block goes on from.
+        """Return the KV cache of each block.
 
         Args:
             newest: the nodes of the newest tokens. Shape (W,), int64.
@@ -63,7 +63,7 @@ class FixedCache:
 
 
 def no_nodes(stack: Stack, batch: int) -> list[Tensor]:
-    """Return the nodes of the blocks of a stack before there is any."""
+    """Return the empty KV cache of each block of a stack."""
     attentions = [block.attention.self for block in stack.blocks]
     return [
         each.key.weight.new_zeros(2, batch, len(each.heads), 0, each.head_width)
@@ -73,10 +73,9 @@ def no_nodes(stack: Stack, batch: int) -> list[Tensor]:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class FixedBlock:
-    """What one block has computed: a ``Past`` of B sequences.
+    """The KV cache of one block: a ``Past`` of B sequences.
 
-    The nodes stand in no order, so a block whose positions look at the places of keys cannot go on
-    from it.
+    The nodes are unordered, so a block whose scores depend on key positions cannot use this cache.
     """
 
     nodes: Tensor
@@ -87,7 +86,7 @@ class FixedBlock:
 
     @property
     def length(self) -> int:
-        """How many tokens there are is not known to the host, and nothing here asks for it."""
+        """Always 0: the host does not know the number of tokens, and no caller needs it."""
         return 0
 
     def extend(self, new: KeyValue) -> KeyValue:

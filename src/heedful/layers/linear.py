@@ -1,9 +1,9 @@
-"""Linear layers, in float32 by the faster of the two products that torch has for a CPU.
+"""Linear layers that use the faster of torch's two float32 matrix products on a CPU.
 
-Torch has MKL compute products in float32, which uses the widest vectors of Intel's CPUs alone. On
-others that have them oneDNN takes as little as half the time, forward and backward.
+Torch computes float32 products with MKL, which uses AVX-512 only on Intel's CPUs. On other CPUs
+with AVX-512, oneDNN takes as little as half the time, forward and backward.
 
-Shapes: N rows (all dimensions but the last), I width of what comes in, O of what comes out.
+Shapes: N rows (all dimensions but the last), I input width, O output width.
 """
 
 from functools import cache
@@ -17,16 +17,16 @@ from torch.autograd import forward_ad
 
 from heedful.layers.probing import why_not
 
-_MANY = 2**24
-"""Multiplications from which on oneDNN is asked: the first product of each size makes a kernel,
-which costs what three such products save."""
+_MIN_MULTIPLICATIONS = 2**24
+"""Number of multiplications at which oneDNN takes over. The first product of each size creates a
+kernel, which costs as much as three products of this size save."""
 
-_PLAIN = (Tensor, nn.Parameter)
-"""Not what ``torch.export`` computes with, nor a shard of a weight."""
+_PLAIN_TENSORS = (Tensor, nn.Parameter)
+"""Plain tensor types: no fake tensors of ``torch.export``, no shards of weights."""
 
 
 class Linear(nn.Linear):
-    """``nn.Linear`` by the faster product; see `linear`."""
+    """``nn.Linear`` with the faster matrix product; see `linear`."""
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (..., O) for shape (..., I)."""
@@ -41,7 +41,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         weight: shape (O, I).
         bias: shape (O,), or None.
     """
-    if not (is_plainly_called("cpu") and products()[0] and _fits(hidden, weight, bias)):
+    if not (is_plainly_called("cpu") and products()[0] and _supported(hidden, weight, bias)):
         return F.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -50,22 +50,24 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
 
 
 class _Product(torch.autograd.Function):
-    """All three products of a linear layer; a derivative of its gradients is one of such layers."""
+    """The three products of a linear layer. Backward uses `linear`, so it is differentiable."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        of_hidden, of_weight, _ = ctx.needs_input_grad
-        ctx.save_for_backward(hidden if of_weight else None, weight if of_hidden else None)
+        hidden_needs_grad, weight_needs_grad, _ = ctx.needs_input_grad
+        ctx.save_for_backward(
+            hidden if weight_needs_grad else None, weight if hidden_needs_grad else None
+        )
         return _multiply(hidden, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight = ctx.saved_tensors
-        rows = grad.reshape(-1, grad.shape[-1])  # (N, O)
+        flat_grad = grad.reshape(-1, grad.shape[-1])  # (N, O)
         return (
             None if weight is None else linear(grad, weight.T),
-            None if hidden is None else linear(rows.T, hidden.reshape(-1, hidden.shape[-1]).T),
-            rows.sum(0) if ctx.needs_input_grad[2] else None,
+            None if hidden is None else linear(flat_grad.T, hidden.reshape(-1, hidden.shape[-1]).T),
+            flat_grad.sum(0) if ctx.needs_input_grad[2] else None,
         )
 
 
@@ -74,34 +76,36 @@ def _multiply(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
     return product
 
 
-def _fits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Tell whether oneDNN multiplies them, and takes less time with it.
+def _supported(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether oneDNN supports these tensors and is faster.
 
-    What does not fit together is left to torch, which says so.
+    Mismatched shapes are left to torch, which raises the error.
     """
     return (
-        type(hidden) in _PLAIN
-        and type(weight) in _PLAIN
+        type(hidden) in _PLAIN_TENSORS
+        and type(weight) in _PLAIN_TENSORS
         and hidden.dtype is weight.dtype is torch.float32
         and hidden.device.type == weight.device.type == "cpu"
         and hidden.dim() > 1
-        and hidden.shape[:-1].numel() * weight.numel() >= _MANY
+        and hidden.shape[:-1].numel() * weight.numel() >= _MIN_MULTIPLICATIONS
         and hidden.shape[-1:] == weight.shape[1:]
-        and (bias is None or _is_row(bias, weight))
+        and (bias is None or _is_contiguous_bias(bias, weight))
     )
 
 
-def _is_row(bias: Tensor, weight: Tensor) -> bool:
-    """Tell whether a bias is one, without gaps, as the product reads it."""
-    as_weight = type(bias) in _PLAIN and bias.dtype is weight.dtype and bias.device == weight.device
-    return as_weight and bias.shape == weight.shape[:1] and bias.is_contiguous()
+def _is_contiguous_bias(bias: Tensor, weight: Tensor) -> bool:
+    """Return whether a bias has the layout that the product reads: one contiguous row."""
+    matches = (
+        type(bias) in _PLAIN_TENSORS and bias.dtype is weight.dtype and bias.device == weight.device
+    )
+    return matches and bias.shape == weight.shape[:1] and bias.is_contiguous()
 
 
 def is_plainly_called(device: str) -> bool:
-    """Tell whether what is asked for on a kind of device is a product, and nothing else.
+    """Return whether a call on this device type needs only the values of the product.
 
-    Autocast narrows what torch's own product is given, and tracing, compiling, `torch.func` and
-    forward derivatives know that one alone.
+    Autocast casts the inputs of torch's own product. Tracing, compiling, `torch.func` and
+    forward-mode derivatives support only torch's own product.
     """
     return not (
         torch.is_autocast_enabled(device)
@@ -114,9 +118,9 @@ def is_plainly_called(device: str) -> bool:
 
 @cache
 def products() -> tuple[bool, str]:
-    """Tell whether oneDNN computes large products in float32, and how it was decided.
+    """Return whether oneDNN computes large float32 products, and the reason.
 
-    It is not measured: what is computed may not depend on what else the machine does.
+    The decision is not based on timing: results must not depend on the load of the machine.
     """
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         return False, "the CPU has no AVX-512"

@@ -1,4 +1,4 @@
-"""Which query may attend to which key: the only place where masks are made.
+"""Attention masks: which query may attend to which key. Masks are created only here.
 
 A mask is a bool tensor, True where a query may attend, broadcastable to (B, H, S, T).
 
@@ -14,21 +14,21 @@ from heedful.errors import UserError
 def from_attention_mask(
     attention_mask: Tensor, *, batch: int, queries: int, keys: int, name: str = "attention_mask"
 ) -> Tensor:
-    """Turn the mask that a user gives into one for attention.
+    """Return the internal mask for an attention mask given by a user.
 
     Args:
-        attention_mask: bool or integers 0 and 1. Shape (B, T), one row a sequence, or (B, S, T),
-            one row a query.
+        attention_mask: bool or integers 0 and 1. Shape (B, T), one row per sequence, or (B, S, T),
+            one row per query.
         batch: B.
         queries: S.
         keys: T.
-        name: what an error calls it.
+        name: name of the mask in error messages.
 
     Returns:
         Shape (B, 1, 1, T) or (B, 1, S, T), bool.
 
     Raises:
-        UserError: another shape or type, or (where looking costs nothing) another value.
+        UserError: wrong shape or dtype, or (if checking does not block) wrong values.
     """
     if attention_mask.shape not in ((batch, keys), (batch, queries, keys)):
         raise UserError(
@@ -50,19 +50,19 @@ def for_self_attention(
     causal: bool,
     device: torch.device,
 ) -> Tensor | None:
-    """Return the mask of a model whose tokens attend to each other.
+    """Return the mask for self-attention.
 
     Args:
-        attention_mask: None or like that of ``from_attention_mask``.
+        attention_mask: None, or see ``from_attention_mask``.
         batch: B.
-        queries: S; they are the last of the keys.
+        queries: S; the queries are the last S of the keys.
         keys: T.
-        causal: whether a query may attend to no key after it. Not read where ``attention_mask`` has
-            one row a query, as in the reference: so a prefix may see all of itself.
-        device: where the mask is needed.
+        causal: whether to use a causal mask. Ignored if ``attention_mask`` has one row per query,
+            as in the reference. This allows bidirectional attention within a prefix.
+        device: device of the mask.
 
     Returns:
-        Broadcastable to (B, 1, S, T), bool; None where every query may attend to every key.
+        Broadcastable to (B, 1, S, T), bool; None if every query may attend to every key.
     """
     mask = None
     if attention_mask is not None:
@@ -77,7 +77,7 @@ def _check_zeros_and_ones(attention_mask: Tensor, name: str) -> None:
     allowed = "it must be bool, or integers that are 0 (do not attend) or 1 (attend)"
     if attention_mask.is_floating_point() or attention_mask.is_complex():
         raise UserError(f"{name} has type {attention_mask.dtype}; {allowed}")
-    # Elsewhere than on a CPU the values could be seen only by waiting for the device.
+    # On other devices than a CPU, reading the values would block the host.
     on_cpu = attention_mask.device.type == "cpu" and not torch.compiler.is_compiling()
     if on_cpu and attention_mask.numel():
         low, high = attention_mask.aminmax()

@@ -1,6 +1,6 @@
-"""Attention of many heads (Vaswani et al. 2017, section 3.2.2), to itself or to an encoder.
+"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), for self- and cross-attention.
 
-The attributes are named so that a state dict has the reference's names.
+Attribute names match the reference's state dict.
 
 Shapes: B batch, H heads, S query length, T key length, K head width, D model width, N
 tokens without padding.
@@ -24,7 +24,7 @@ from heedful.layers.positions import Positions, Relations
 from heedful.layers.varlen import attend_texts, has_kernel
 
 BIASES = frozenset({"query", "key", "value", "output"})
-"""The linear layers of attention, which may each have a bias."""
+"""The linear layers of attention; each may have a bias."""
 
 
 class MultiHead(nn.Module):
@@ -33,14 +33,14 @@ class MultiHead(nn.Module):
     Args:
         width: D.
         head_width: K.
-        heads: the numbers of its heads: 0, 1, ..., less those that were pruned.
-        dropout: probability with which an attention weight is dropped in training.
-        positions: how positions take part, if they do.
-        score_factor: what the scaled scores are multiplied by.
-        sparse: how long texts are read, if not every token by every token.
-        disentangled: what distances add to the scores, if they do.
-        biases: which of its linear layers have biases; some of ``BIASES``.
-        talking: whether heads mix their scores, and then their weights.
+        heads: indices of the heads: 0, 1, ..., without the pruned ones.
+        dropout: dropout probability of the attention weights in training.
+        positions: position module, if any.
+        score_factor: factor of the scaled scores.
+        sparse: sparse attention for long texts; None for full attention.
+        disentangled: disentangled attention to distances, if any.
+        biases: the linear layers that have a bias; a subset of ``BIASES``.
+        talking: whether heads mix their scores, and then their weights (talking heads).
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class MultiHead(nn.Module):
         self.dropout = dropout
         self.score_factor = score_factor
         self.computes_in: torch.dtype | None = None
-        """The format of products, where torch narrows the weights just before; else theirs."""
+        """Dtype of the matrix products if torch casts the weights just before (sharded mixed
+        precision); None for the dtype of the weights."""
         self.query = Linear(width, len(heads) * head_width, "query" in biases)
         self.key = Linear(width, len(heads) * head_width, "key" in biases)
         self.value = Linear(width, len(heads) * head_width, "value" in biases)
@@ -75,51 +76,50 @@ class MultiHead(nn.Module):
         )
 
     def projections(self) -> list[nn.Linear]:
-        """Return the layers that have rows for each head."""
+        """Return the layers whose output rows belong to heads."""
         layers: list[nn.Linear] = [self.query, self.key, self.value]
         if self.disentangled is not None:
             layers += self.disentangled.layers()
         return layers
 
     def renumber(self, number: int) -> None:
-        """Draw as the block of another number does, where long texts are read by blocks."""
+        """Draw the random blocks of sparse attention as the block of another index does."""
         if self.sparse is not None:
             self.sparse = replace(self.sparse, number=number)
 
     @property
     def attends_to_texts(self) -> bool:
-        """Whether ``varlen.py`` has a kernel for what it computes, as it is now."""
+        """Whether ``varlen.py`` has a kernel for this module with its current device and dtype."""
         special = self.looks_at_places or self.sparse is not None or self.talk_scores is not None
         weight = self.query.weight
-        there = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
-        return there and not special
+        supported = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
+        return supported and not special
 
     @property
     def looks_at_places(self) -> bool:
-        """Whether the places of keys take part in its scores."""
+        """Whether the scores depend on the positions of the keys."""
         return self.distance_embedding is not None or self.disentangled is not None
 
     def keys_and_values(
         self, source: Tensor, *, start: int = 0, packing: Packing | None = None
     ) -> KeyValue:
-        """Return what queries attend to.
+        """Return the keys and values of a source.
 
         Args:
-            source: shape (B, T, D), or (1, N, D) where it is packed.
-            start: the position of its first token.
-            packing: of the source.
+            source: shape (B, T, D), or (1, N, D) if packed.
+            start: position of the first token.
+            packing: packing of the source.
 
         Returns:
-            Shape (B, H, T, K) each; (1, H, N, K) where the packing has bounds.
+            Shape (B, H, T, K) each; (1, H, N, K) if the packing has bounds.
         """
         key = self._rotate(self._split(self.key(source), packing), start)
         return KeyValue(key, self._split(self.value(source), packing))
 
     def together(self, source: Tensor, packing: Packing | None) -> tuple[Tensor, KeyValue] | None:
-        """Return the queries and `keys_and_values` of one source, where one product gives both.
+        """Return the queries and `keys_and_values` of one source by one matrix product.
 
-        Shapes:
-            As those of ``keys_and_values``.
+        Shapes as in ``keys_and_values``. Return None if a fused product is not supported.
         """
         layers = (self.query, self.key, self.value)
         if not rows.fits_together(layers, source):
@@ -145,25 +145,26 @@ class MultiHead(nn.Module):
         texts: Texts | None = None,
         relations: Relations | None = None,
     ) -> Mixed:
-        """Return the mixed values with the heads side by side, shape (B, S, D) if none is pruned.
+        """Return the weighted values, heads concatenated: shape (B, S, D) if no head is pruned.
 
         Args:
-            source: what asks. Shape (B, S, D), or (1, N, D) where it is packed; so is the result.
-            memory: what it attends to: ``keys_and_values``.
-            query: what asks, projected, where that is known: see `together`.
-            mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all.
-            head_mask: what the values and weights of each head are multiplied by, of those that
-                were pruned, too. Shape (H,).
+            source: input of the queries. Shape (B, S, D), or (1, N, D) if packed; the result is
+                packed, too.
+            memory: the keys and values: ``keys_and_values``.
+            query: the projected queries, if already computed: see `together`.
+            mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all keys.
+            head_mask: factor of the values and weights of each head, including pruned heads. Shape
+                (H,).
             need_weights: whether to return the weights.
-            bias: added to the scaled scores, beside what the positions add; broadcastable to
-                (B, H, S, T), of 4 dimensions, where H are all heads, those that were pruned, too.
-            distances: their vectors, for ``disentangled``. Shape (2 * T - 1, D).
-            start: the position of the first query.
-            packing: of the source.
-            memory_packing: of what ``memory`` was made of. If it has bounds, no mask is read.
-            causal: whether, without a mask, a query may attend to no key after it.
-            texts: where the texts stand whose tokens attend to each other; for what is sparse.
-            relations: what the positions are told of this call's tokens.
+            bias: added to the scaled scores, in addition to the bias of the positions.
+                Broadcastable to (B, H, S, T), with 4 dimensions. H includes pruned heads.
+            distances: embeddings of the distances, for ``disentangled``. Shape (2 * T - 1, D).
+            start: position of the first query.
+            packing: packing of the source.
+            memory_packing: packing of the source of ``memory``. If it has bounds, no mask is read.
+            causal: whether attention is causal when there is no mask.
+            texts: the texts in the batch, for sparse attention. Tokens attend within their text.
+            relations: relations between this call's tokens, for the position module.
         """
         if query is None:
             query = self._rotate(self._split(self.query(source), packing), start)
@@ -205,13 +206,13 @@ class MultiHead(nn.Module):
                 query, *memory, mask=mask, bias=bias, dropout=dropout, need_weights=need_weights
             )
         if head_mask is not None:
-            # After the softmax a factor may move from a head's weights to what they mix, so the
-            # fused kernel needs to know nothing of it.
+            # Scaling a head's weights after the softmax equals scaling its output. So the fused
+            # kernel does not need the head mask.
             factor = head_mask.to(mixed.dtype)[list(self.heads), None, None]  # (H, 1, 1)
             mixed = mixed * factor
             weights = None if weights is None else weights * factor
-        beside = mixed.transpose(1, 2).flatten(2)
-        return Mixed(beside if packing is None else packing.pack(beside), weights, kernel)
+        merged = mixed.transpose(1, 2).flatten(2)
+        return Mixed(merged if packing is None else packing.pack(merged), weights, kernel)
 
     @property
     def _attend(self) -> Callable[..., Mixed]:
@@ -222,7 +223,7 @@ class MultiHead(nn.Module):
     def _disentangled_bias(self, query: Tensor, key: Tensor, distances: Tensor) -> Tensor | None:
         assert self.disentangled is not None
         keys, queries = self.disentangled.project(distances, self.query, self.key)
-        # The queries of contents have the factor; those of distances get it here.
+        # The content queries are already scaled; scale the distance queries, too.
         queries = None if queries is None else queries * self.score_factor
         return disentangled_bias(query, key, keys, queries)
 

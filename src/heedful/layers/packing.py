@@ -1,15 +1,14 @@
-"""Sequences one after the other, without the padding between them.
+"""Packed (unpadded) sequences: the tokens of a batch concatenated without padding.
 
-What a block does to each token alone needs no padding, and that is nearly all it does: only where
-tokens attend to each other do sequences stand beside each other again. So a batch of texts of very
-different lengths costs little more than one of texts that are all alike. Where `varlen.py` has a
-kernel they stay as they are even there.
+Most of a block works on each token separately and needs no padding. Only attention pads the
+sequences again. So a batch of texts of very different lengths costs little more than a batch of
+equal lengths. If `varlen.py` has a kernel, the sequences stay packed in attention, too.
 
-A product of a new size takes a CPU several times as long as the next of that size, for which it
-finds the kernel made. So the packed tokens are filled up to a round number, with copies of one of
-them that nothing comes of.
+On a CPU, the first matrix product of a new size takes several times as long as the next ones: it
+creates the kernel. So the number of packed tokens is rounded up with copies of one
+token. The copies have no effect.
 
-Shapes: B batch, S length with padding, N tokens with those that fill up, D any width.
+Shapes: B batch, S length with padding, N packed tokens including the copies, D any width.
 """
 
 from dataclasses import dataclass
@@ -24,38 +23,38 @@ from heedful.host import on_host, send
 from heedful.layers.varlen import Bounds
 
 LEAST_PADDING = 1 / 16
-"""Share of padding in a batch from which on its tokens are packed: below it, moving them costs as
-much as the padding."""
+"""Smallest share of padding for which a batch is packed. Below it, moving the tokens costs as much
+as the padding."""
 
 ROUND = 32
-"""What the number of packed tokens is a multiple of."""
+"""The number of packed tokens is a multiple of this."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Packing:
-    """Where the tokens of a batch stand."""
+    """The mapping between a padded batch and its packed tokens."""
 
     rows: Tensor
-    """Of each token, its place in the batch laid out as one row. Shape (N,)."""
+    """Index of each packed token in the flattened batch. Shape (N,)."""
     count: int
-    """How many of them are no copies; they come first, in ascending order."""
+    """Number of packed tokens without copies; these come first, in ascending order."""
     numbers: Tensor
-    """Of each place, the number of its token; 0 of padding. Shape (B * S,)."""
+    """Packed index of each position in the flattened batch; 0 for padding. Shape (B * S,)."""
     batch: int
     """B."""
     bounds: Bounds | None = None
-    """Where texts start and end, if tokens are to attend to those of theirs without padding."""
+    """Bounds of the texts if attention works on packed tokens; None if it pads them."""
 
     def pack(self, padded: Tensor) -> Tensor:
-        """Return shape (1, N, D) for shape (B, S, D). Padding gets a gradient of zeros."""
+        """Return shape (1, N, D) for shape (B, S, D). Padding gets zero gradients."""
         packed: Tensor = _Pack.apply(padded, self.rows, self.count)  # type: ignore[no-untyped-call]
         return packed
 
     def pad(self, packed: Tensor) -> Tensor:
         """Return shape (B, S, D) for shape (1, N, D).
 
-        Padding gets the values of some token, which no gradient must come back from: hide it from
-        all that is attended to, and drop what it computes.
+        Padding gets the values of an arbitrary token. No gradient may come back from padding: mask
+        it as keys, and discard its outputs.
         """
         padded: Tensor = _Pad.apply(packed, self.rows[: self.count], self.numbers)  # type: ignore[no-untyped-call]
         return padded.view(self.batch, -1, padded.shape[1])
@@ -74,11 +73,11 @@ class Packing:
         """Return one token of each sequence, shape (B, 1, D), for shape (1, N, D).
 
         Args:
-            packed: the tokens.
-            places: where they stand in their sequences. Shape (B,).
+            packed: the packed hidden states.
+            places: position of the token in each sequence. Shape (B,).
         """
-        numbers = self.numbers.view(self.batch, -1).gather(1, places[:, None])[:, 0]
-        return packed[0].index_select(0, numbers)[:, None]
+        indices = self.numbers.view(self.batch, -1).gather(1, places[:, None])[:, 0]
+        return packed[0].index_select(0, indices)[:, None]
 
     def first(self, packed: Tensor) -> Tensor:
         """Return the first token of each sequence, shape (B, 1, D), for shape (1, N, D)."""
@@ -87,117 +86,117 @@ class Packing:
 
 
 def packing(tokens: Tensor, device: torch.device | None = None) -> Packing | None:
-    """Tell where tokens stand; None where there is too little padding for that to be worth while.
+    """Return the packing of a batch, or None if it has too little padding to gain from packing.
 
     Args:
-        tokens: bool, True for a token. Shape (B, S).
-        device: where the answer is needed; None for that of the tokens.
+        tokens: bool, True for a token, False for padding. Shape (B, S).
+        device: device of the result; None for the device of the tokens.
     """
     device = tokens.device if device is None else device
-    rows, numbers = _places(on_host(tokens))
-    if not 0 < len(rows) <= (1 - LEAST_PADDING) * len(numbers):
+    indices, inverse = _indices(on_host(tokens))
+    if not 0 < len(indices) <= (1 - LEAST_PADDING) * len(inverse):
         return None
-    filled = torch.cat([rows, rows[:1].expand(-len(rows) % ROUND)])
+    rounded_up = torch.cat([indices, indices[:1].expand(-len(indices) % ROUND)])
     return Packing(
-        rows=send(filled, device),
-        count=len(rows),
-        numbers=send(numbers, device),
+        rows=send(rounded_up, device),
+        count=len(indices),
+        numbers=send(inverse, device),
         batch=len(tokens),
     )
 
 
 def packing_of_texts(tokens: Tensor, device: torch.device) -> Packing | None:
-    """Tell where tokens stand that attend to each other without padding, however little there is.
+    """Return a packing with bounds, for attention without padding. Any share of padding will do.
 
     Args:
         tokens: see ``packing``.
-        device: the same.
+        device: device of the result.
 
     Returns:
-        None where there are no tokens.
+        None if there are no tokens.
     """
-    known = on_host(tokens)
-    return _with_bounds(known, known.sum(1), device)
+    host_tokens = on_host(tokens)
+    return _packing_with_bounds(host_tokens, host_tokens.sum(1), device)
 
 
 def packing_of_mask(mask: Tensor, device: torch.device, *, causal: bool) -> Packing | None:
-    """Tell the same where a sequence may hold several texts, which do not attend to each other.
+    """Return a packing with bounds for sequences of several texts with a block-diagonal mask.
 
     Args:
-        mask: bool, True where a token may attend. What does not attend to itself is padding, whose
-            rows say nothing. Shape (B, S, S).
-        device: where the answer is needed.
-        causal: whether a token is to attend to none after it.
+        mask: bool, True where a token may attend. A token that does not attend to itself is
+            padding, and its row is ignored. Shape (B, S, S).
+        device: device of the result.
+        causal: whether attention is to be causal.
 
     Returns:
-        None where there are no tokens, or where the mask says anything else.
+        None if there are no tokens, or if the mask does not have this form.
     """
-    known = on_host(mask)
-    tokens = known.diagonal(dim1=1, dim2=2)  # (B, S)
-    starts = known.byte().argmax(2).int()  # (B, S): of each token's text in its sequence
-    same = (starts[:, :, None] == starts[:, None]) & tokens[:, None]
+    host_mask = on_host(mask)
+    tokens = host_mask.diagonal(dim1=1, dim2=2)  # (B, S)
+    starts = host_mask.byte().argmax(2).int()  # (B, S): start of each token's text in its sequence
+    expected = (starts[:, :, None] == starts[:, None]) & tokens[:, None]
     if causal:
-        same = same.tril()
-    if not torch.equal(known[tokens], same[tokens]):
+        expected = expected.tril()
+    if not torch.equal(host_mask[tokens], expected[tokens]):
         return None
-    numbers = starts + torch.arange(len(starts), device=starts.device)[:, None] * starts.shape[1]
-    texts, lengths = torch.unique_consecutive(numbers[tokens], return_counts=True)
-    if (texts.diff() <= 0).any():  # texts in each other's midst
+    text_ids = starts + torch.arange(len(starts), device=starts.device)[:, None] * starts.shape[1]
+    texts, lengths = torch.unique_consecutive(text_ids[tokens], return_counts=True)
+    if (texts.diff() <= 0).any():  # interleaved texts
         return None
-    return _with_bounds(tokens, lengths, device)
+    return _packing_with_bounds(tokens, lengths, device)
 
 
-def _with_bounds(tokens: Tensor, lengths: Tensor, device: torch.device) -> Packing | None:
-    rows, numbers = _places(tokens)
-    if not len(rows):
+def _packing_with_bounds(tokens: Tensor, lengths: Tensor, device: torch.device) -> Packing | None:
+    indices, inverse = _indices(tokens)
+    if not len(indices):
         return None
     starts = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
     return Packing(
-        rows=send(rows, device),
-        count=len(rows),
-        numbers=send(numbers, device),
+        rows=send(indices, device),
+        count=len(indices),
+        numbers=send(inverse, device),
         batch=len(tokens),
         bounds=Bounds(send(starts, device), int(lengths.max())),
     )
 
 
-def _places(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``Packing.rows`` without copies, and ``Packing.numbers``."""
+def _indices(tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``Packing.rows`` without the copies, and ``Packing.numbers``."""
     flat = tokens.flatten()
-    rows = flat.nonzero().squeeze(1)  # (N,)
-    numbers = torch.zeros_like(flat, dtype=torch.int64)
-    numbers[rows] = torch.arange(len(rows), device=rows.device)
-    return rows, numbers
+    indices = flat.nonzero().squeeze(1)  # (N,)
+    inverse = torch.zeros_like(flat, dtype=torch.int64)
+    inverse[indices] = torch.arange(len(indices), device=indices.device)
+    return indices, inverse
 
 
 class _Pack(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, padded: Tensor, rows: Tensor, count: int) -> Tensor:
+    def forward(ctx: Any, padded: Tensor, indices: Tensor, count: int) -> Tensor:
         ctx.shape, ctx.count = padded.shape, count
-        ctx.save_for_backward(rows[:count])
-        return padded.flatten(0, 1).index_select(0, rows)[None]
+        ctx.save_for_backward(indices[:count])
+        return padded.flatten(0, 1).index_select(0, indices)[None]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (rows,) = ctx.saved_tensors
+        (indices,) = ctx.saved_tensors
         padded = grad.new_zeros(ctx.shape)
-        padded.flatten(0, 1).index_copy_(0, rows, grad[0, : ctx.count])
+        padded.flatten(0, 1).index_copy_(0, indices, grad[0, : ctx.count])
         return padded, None, None
 
 
 class _Pad(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, packed: Tensor, rows: Tensor, numbers: Tensor) -> Tensor:
+    def forward(ctx: Any, packed: Tensor, indices: Tensor, inverse: Tensor) -> Tensor:
         ctx.shape = packed.shape
-        ctx.save_for_backward(rows)
-        return packed[0].index_select(0, numbers)
+        ctx.save_for_backward(indices)
+        return packed[0].index_select(0, inverse)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (rows,) = ctx.saved_tensors
+        (indices,) = ctx.saved_tensors
         packed = grad.new_empty(ctx.shape)
-        torch.index_select(grad, 0, rows, out=packed[0, : len(rows)])
-        packed[0, len(rows) :] = 0
+        torch.index_select(grad, 0, indices, out=packed[0, : len(indices)])
+        packed[0, len(indices) :] = 0
         return packed, None, None

@@ -1,7 +1,9 @@
-"""Pictures to vectors: each patch is a token (Dosovitskiy et al. 2021, section 3.1, equation 1).
+"""Patch embeddings of images: each patch is a token (Dosovitskiy et al. 2021, section 3.1).
+
+They compute equation 1 of the paper.
 
 Shapes: B batch, C channels, Y rows and X columns of pixels, R rows and Q columns of patches, S
-length: R * Q and the class token, D model width.
+length: R * Q plus the class token, D model width.
 """
 
 import torch
@@ -12,10 +14,10 @@ from heedful.layers.dropout import Dropout
 
 
 class Vectors(nn.Module):
-    """Some learnt vectors, in the shape that the reference's files have.
+    """Learnt vectors, in the shape that the reference's files use.
 
     Args:
-        number: how many.
+        number: number of vectors.
         width: D.
     """
 
@@ -42,21 +44,21 @@ class PatchProjection(nn.Module):
         self.projection = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Return shape (B, D, R, Q) for shape (B, C, Y, X); what is left at an edge is not read."""
+        """Return shape (B, D, R, Q) for shape (B, C, Y, X); leftover edge pixels are ignored."""
         vectors: Tensor = self.projection(pixels)
         return vectors
 
 
 class PatchEmbeddings(nn.Module):
-    """Patches through a linear layer, the class token before them, and the vectors of positions.
+    """Projected patches after a class token, plus position embeddings.
 
     Args:
         channels: C.
         width: D.
         patch: rows and columns of a patch, in pixels.
-        grid: rows and columns of the patches that there are positions for.
-        masks: whether patches can be hidden, so that there is a vector in their place.
-        dropout: probability with which a value is dropped in training.
+        grid: rows and columns of patches covered by the position embeddings.
+        masks: whether patches can be masked, which needs a mask token.
+        dropout: dropout probability in training.
     """
 
     def __init__(
@@ -77,14 +79,14 @@ class PatchEmbeddings(nn.Module):
         self.position_embeddings = Vectors(1 + grid[0] * grid[1], width)
         self.dropout = Dropout(dropout)
         self.tokens = nn.Identity()
-        """Where the vectors of tokens can be looked at or replaced."""
+        """A hook point to read or replace the token embeddings."""
 
     def forward(self, pixels: Tensor, hidden_patches: Tensor | None = None) -> Tensor:
         """Return shape (B, S, D).
 
         Args:
             pixels: shape (B, C, Y, X).
-            hidden_patches: 1 or True for a patch that is hidden. Shape (B, R * Q).
+            hidden_patches: 1 or True for a masked patch. Shape (B, R * Q).
         """
         patches = self.patch_embeddings(pixels)  # (B, D, R, Q)
         rows, columns = patches.shape[2:]
@@ -100,9 +102,9 @@ class PatchEmbeddings(nn.Module):
         return dropped
 
     def positions(self, grid: tuple[int, int]) -> Tensor:
-        """Return the vectors of positions for a grid of patches, interpolated from those there are.
+        """Return position embeddings for a grid of patches, interpolated if its size differs.
 
-        Section 3.2 of the paper does this for pictures of another size.
+        Section 3.2 of the paper describes this for images of another size.
 
         Returns:
             Shape (1, S, D).
@@ -111,7 +113,7 @@ class PatchEmbeddings(nn.Module):
         if grid == self.grid:
             return vectors
         table = vectors[:, 1:].view(1, *self.grid, -1).permute(0, 3, 1, 2)  # (1, D, R, Q)
-        # The kernel has no half precision on all machines, and rounds coarsely in it.
+        # Not every machine has this kernel in half precision, and there it rounds coarsely.
         resized = F.interpolate(_wide(table), grid, mode="bicubic", align_corners=False)
         patches = resized.to(vectors.dtype).flatten(2).transpose(1, 2)
         return torch.cat([vectors[:, :1], patches], 1)

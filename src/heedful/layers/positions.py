@@ -1,10 +1,13 @@
-"""What a model knows of where its tokens stand.
+"""Position modules: position embeddings, and positions in attention.
 
-A module of positions does one of three things. It gives vectors that are added to those of words:
-any module that takes positions and returns vectors will do, such as an ``nn.Embedding``, whose
-vectors are learnt, or ``Sinusoids``. Or it takes part in attention as ``Positions`` says: it gives
-a bias of the scores, or it rotates queries and keys. A block without such a module knows positions
-from its input alone, or not at all.
+A position module works in one of three ways:
+
+- It returns position embeddings, which are added to the word embeddings. Any module that maps
+  positions to vectors will do: an ``nn.Embedding`` (learnt) or ``Sinusoids``.
+- It adds a bias to the attention scores; see ``Positions``.
+- It rotates queries and keys; see ``Positions``.
+
+A block without a position module gets positions only from its input, or not at all.
 
 Shapes: B batch, H heads, S query length, T key length, K head width, D model width, P number of
 positions.
@@ -22,16 +25,16 @@ from torch import Tensor, nn
 
 
 class Positions(Protocol):
-    """How positions take part in attention. The first key of all stands at position 0."""
+    """A position module in attention. The very first key is at position 0."""
 
     def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
-        """Return queries or keys as they are at their positions.
+        """Return queries or keys rotated by their positions.
 
-        Keys are kept rotated, so that those of earlier tokens need not be rotated again.
+        The cache keeps rotated keys, so earlier keys need not be rotated again.
 
         Args:
             vectors: shape (B, H, S, K).
-            start: the position of the first.
+            start: position of the first vector.
         """
 
     def bias(
@@ -43,49 +46,50 @@ class Positions(Protocol):
         query_bias: Tensor | None = None,
         relations: "Relations | None" = None,
     ) -> Tensor | None:
-        """Return what is added to the scaled scores, or None if nothing is.
+        """Return the bias of the scaled scores, or None if there is none.
 
         Args:
             query: shape (B, H, S, K).
-            key: those of the earlier tokens and of these. Shape (B, H, T, K).
-            start: the position of the first query.
-            query_bias: what the queries' linear layer added. Shape (H * K,).
-            relations: what all blocks are told of this call's tokens, where the module needs it.
+            key: keys of cached and new tokens. Shape (B, H, T, K).
+            start: position of the first query.
+            query_bias: bias of the queries' linear layer. Shape (H * K,).
+            relations: relations between this call's tokens, if the module needs them.
 
         Returns:
-            Broadcastable to (B, H, S, T), of 4 dimensions.
+            Broadcastable to (B, H, S, T), with 4 dimensions.
         """
 
     def keep_heads(self, kept: Sequence[int]) -> None:
-        """Forget all heads but some, given by their places among those that are left."""
+        """Prune all heads but the given ones (indices among the remaining heads)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Relations:
-    """What blocks are told, once a call, of how tokens stand to each other.
+    """Relations between the tokens of a call, computed once for all blocks.
 
-    Queries are those of S tokens in a row, the last of the T keys, and perhaps further ones, which
-    stand where tokens of the row stand.
+    The queries are S consecutive tokens, the last of the T keys. Further queries may follow, at
+    positions of these tokens.
     """
 
     vectors: Tensor
-    """Of each distance from T - 1 down to 1 - S. Shape (1, T + S - 1, D); of both directions, for
-    the two halves of the batch, (2, T + S - 1, D)."""
+    """Embeddings of the distances from T - 1 down to 1 - S. Shape (1, T + S - 1, D). For two
+    directions, one for each half of the batch, (2, T + S - 1, D)."""
     apart: Tensor | None
-    """Bool, True where a key is of another segment than the query. Shape (B, 1, queries, T); None
-    where all are of one."""
+    """Bool, True where key and query belong to different segments. Shape (B, 1, queries, T); None
+    with a single segment."""
     places: Tensor | None
-    """The places of the further queries in the row. Shape (B, P), int64."""
+    """Positions of the further queries among the S tokens. Shape (B, P), int64."""
     types: Tensor | None
-    """The segment of each token of the row, by a number. Shape (B, S); None where all are one."""
+    """Segment id of each token. Shape (B, S); None with a single segment."""
     real: Tensor | None
-    """Bool, True for a token, not padding. Shape (B, S); None without padding."""
+    """Bool, True for a token, False for padding. Shape (B, S); None without padding."""
     whole: bool
-    """Whether each token attends to all tokens of its sequence and to no others, from one side."""
+    """Whether each token attends to all tokens of its sequence and to no others, in one
+    direction."""
 
 
 class Sinusoids(nn.Module):
-    """Vectors of positions that are not learnt; see ``sinusoids``.
+    """Fixed sinusoidal position embeddings; see ``sinusoids``.
 
     Args:
         width: D, even.
@@ -96,18 +100,18 @@ class Sinusoids(nn.Module):
         self.width = width
 
     def forward(self, positions: Tensor) -> Tensor:
-        """Return shape (..., D) for whole numbers of any shape."""
+        """Return shape (..., D) for integers of any shape."""
         return sinusoids(positions, self.width)
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Return what tells positions apart (Vaswani et al. 2017, section 3.5).
+    """Return sinusoidal position embeddings (Vaswani et al. 2017, section 3.5).
 
-    The sines stand before the cosines, as in Marian, and not in turn, as in the paper: this only
-    permutes the model's width. They are rounded to float32, as Marian's files have them.
+    All sines come before all cosines, as in Marian. The paper interleaves them; this only permutes
+    the dimensions. The values are rounded to float32, as in Marian's files.
 
     Args:
-        positions: whole numbers. Any shape.
+        positions: integers. Any shape.
         width: D, even.
 
     Returns:
@@ -119,16 +123,16 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class RelativePositions(nn.Embedding):
-    """A learnt vector for each distance from 1 - P to P - 1, as a bias of the scores.
+    """Relative position embeddings for the distances from 1 - P to P - 1.
 
-    The query alone meets it (Shaw et al. 2018, section 3.2), or the query and the key (Huang et al.
-    2020, method 4).
+    The bias is the dot product of the embedding with the query (Shaw et al. 2018, section 3.2), or
+    the sum of its products with query and key (Huang et al. 2020, method 4).
 
     Args:
         num_positions: P.
         head_width: K.
-        with_key: whether the key meets it, too.
-        scaled: whether the bias is divided by the root of K, as the other scores are.
+        with_key: whether to add the product with the key.
+        scaled: whether the bias is divided by the square root of K, like the other scores.
     """
 
     def __init__(
@@ -139,11 +143,11 @@ class RelativePositions(nn.Embedding):
         self.scaled = scaled
 
     def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
-        """Return the vectors as they are."""
+        """Return the vectors unchanged."""
         return vectors
 
     def keep_heads(self, kept: Sequence[int]) -> None:
-        """Change nothing: all heads share the vectors."""
+        """Do nothing: all heads share the embeddings."""
 
     def bias(
         self,
@@ -156,20 +160,19 @@ class RelativePositions(nn.Embedding):
     ) -> Tensor:
         """Return the bias for the distance from each key to each query. Shape (B, H, S, T).
 
-        Each vector meets each distance in one matrix product; the products of a row are then
-        shifted into their places as a view, without gathering them (Huang et al. 2018, section
-        3.4.1).
+        One matrix product multiplies each vector with each distance embedding. The relative shift
+        is a view, without gathering (Huang et al. 2018, section 3.4.1).
 
         Args:
             query: shape (B, H, S, K).
             key: shape (B, H, T, K).
-            start: the position of the first query.
+            start: position of the first query.
             query_bias: not read.
             relations: not read.
         """
         queries, keys = query.shape[2], key.shape[2]
         middle = self.num_embeddings // 2  # the row of distance 0
-        # From the last key's distance to the first query, to the first key's to the last query.
+        # From the distance (first query, last key) to the distance (last query, first key).
         table = self.weight[middle + start - keys + 1 : middle + start + queries]  # (S + T - 1, K)
         table = table.to(query.dtype)
         if self.scaled:
@@ -181,42 +184,42 @@ class RelativePositions(nn.Embedding):
 
 
 def by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
-    """Return the products of vector i with row ``j + rows - 1 - i`` of a table.
+    """Return the dot product of vector i with row ``j + rows - 1 - i`` of a table, for all i and j.
 
     Args:
         vectors: shape (B, H, rows, K).
-        table: shape (rows + columns - 1, K), or (rows + columns - 1, H, K) for one a head.
-        columns: how many j there are.
+        table: shape (rows + columns - 1, K), or (rows + columns - 1, H, K) for one table per head.
+        columns: number of indices j.
 
     Returns:
         Shape (B, H, rows, columns).
     """
     batch, heads, rows, width = vectors.shape
-    # One column more than there are distances: read on as rows that are one shorter, each row
-    # begins one place before the one above it.
+    # Relative shift: pad with one more column than there are distances, then view the data as rows
+    # that are one shorter. So each row starts one position before the row above.
     if table.ndim == 2:
         products = vectors @ F.pad(table, (0, 0, 1, 0)).mT  # (B, H, rows, rows + columns)
     else:
         table = F.pad(table, (0, 0, 0, 0, 1, 0)).permute(1, 2, 0)  # (H, K, rows + columns)
-        together = vectors.transpose(0, 1).reshape(heads, batch * rows, width)
-        products = (together @ table).view(heads, batch, rows, -1).transpose(0, 1)
+        by_head = vectors.transpose(0, 1).reshape(heads, batch * rows, width)
+        products = (by_head @ table).view(heads, batch, rows, -1).transpose(0, 1)
     shifted = products.flatten(2)[:, :, rows:]
     return shifted.view(*shifted.shape[:2], rows, -1)[..., :columns]
 
 
 class BucketedPositions(nn.Embedding):
-    """A learnt number for each head and each range of distances, as a bias of the scores.
+    """A learnt bias of the scores for each head and each bucket of distances.
 
-    It is the same for all queries and keys, so that all blocks of a stack can share one (Raffel et
-    al. 2020, section 2.1). Half of the buckets are for keys after the query. Half of each half are
-    for one distance each; the others' ranges grow until ``max_distance``, from which on all
-    distances share the last.
+    The bias does not depend on queries and keys, so all blocks of a stack can share the module
+    (Raffel et al. 2020, section 2.1). Half of the buckets are for keys after the query. In each
+    half, the first half of the buckets holds one distance each. The ranges of the others grow until
+    ``max_distance``; all distances from there on share the last bucket.
 
     Args:
-        num_buckets: how many ranges there are; a multiple of 4.
+        num_buckets: number of buckets; a multiple of 4.
         num_heads: H.
-        max_distance: the least distance of those that share the last bucket.
-        spare: how many more numbers each head has, which no distance has: files may hold such.
+        max_distance: the smallest distance in the last bucket.
+        spare: number of unused extra values per head, which model files may contain.
     """
 
     def __init__(
@@ -227,39 +230,41 @@ class BucketedPositions(nn.Embedding):
         self.max_distance = max_distance
 
     def bias(self, queries: int, keys: int, *, start: int = 0) -> Tensor:
-        """Return what is added to the scaled scores. Shape (1, H, S, T).
+        """Return the bias of the scaled scores. Shape (1, H, S, T).
 
         Args:
             queries: S.
-            keys: T. The first stands at position 0.
-            start: the position of the first query.
+            keys: T. The first key is at position 0.
+            start: position of the first query.
         """
-        count = queries + keys - 1
-        distances = torch.arange(count, device=self.weight.device) + (1 - start - queries)
-        numbers = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
-        # Repeated with one more between, and read as rows of as many as there are distances, each
-        # row begins one place before the one above it.
-        rows = F.pad(numbers, (0, 1)).repeat(1, queries)[:, queries - 1 :]
-        return rows[:, : queries * count].view(1, -1, queries, count)[..., :keys]
+        num_distances = queries + keys - 1
+        distances = torch.arange(num_distances, device=self.weight.device) + (1 - start - queries)
+        biases = F.embedding(self._buckets(distances), self.weight).T  # (H, S + T - 1)
+        # Relative shift: pad by one value, repeat per query, and view the data as rows of one value
+        # per distance. So each row starts one position before the row above.
+        repeated = F.pad(biases, (0, 1)).repeat(1, queries)[:, queries - 1 :]
+        return repeated[:, : queries * num_distances].view(1, -1, queries, num_distances)[
+            ..., :keys
+        ]
 
     def _buckets(self, distances: Tensor) -> Tensor:
-        """Return the numbers of the ranges of distances from queries to keys; any shape.
+        """Return the bucket of each distance from query to key; any shape.
 
-        In whole numbers, which are the same in whatever computes an exported model.
+        Integer arithmetic gives the same buckets in every runtime of an exported model.
         """
-        after = self.num_buckets // 2
-        single = after // 2
-        size = distances.abs()
-        bucket = size.clamp(max=single)
-        for number in range(1, after - single):
-            # Ranges grow by a factor; without rounding, where it gives a whole number.
-            least = single * (self.max_distance / single) ** (number / (after - single))
-            bucket = bucket + (size >= math.ceil(least - 1e-6))
-        return torch.where(distances > 0, after + bucket, bucket)
+        half = self.num_buckets // 2
+        exact = half // 2
+        magnitude = distances.abs()
+        bucket = magnitude.clamp(max=exact)
+        for number in range(1, half - exact):
+            # Ranges grow by a constant factor; 1e-6 absorbs rounding if the bound is an integer.
+            least = exact * (self.max_distance / exact) ** (number / (half - exact))
+            bucket = bucket + (magnitude >= math.ceil(least - 1e-6))
+        return torch.where(distances > 0, half + bucket, bucket)
 
 
 def _none(num_positions: int, head_width: int, *, scaled: bool = True) -> None:
-    """Return what attention knows of positions that are added to words: nothing."""
+    """Return None: attention has no module for positions that are added to word embeddings."""
 
 
 POSITIONS: dict[str, Callable[..., Positions | None]] = {
@@ -267,4 +272,4 @@ POSITIONS: dict[str, Callable[..., Positions | None]] = {
     "relative_key": RelativePositions,
     "relative_key_query": partial(RelativePositions, with_key=True),
 }
-"""The reference's names, to what makes a module for attention out of P, K and ``scaled``."""
+"""The reference's names, and the factories that create a module from P, K and ``scaled``."""

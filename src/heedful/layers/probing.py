@@ -1,4 +1,4 @@
-"""Whether torch has a kernel that computes what is meant, found by computing with it."""
+"""Test whether a kernel of torch exists and computes the expected result."""
 
 from collections.abc import Callable
 

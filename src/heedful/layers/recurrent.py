@@ -1,7 +1,7 @@
-"""Recurrent layers: an encoder that reads both ways, and a decoder that attends at each step.
+"""Recurrent layers: a bidirectional encoder, and a decoder with attention.
 
-Shapes: B batch, E source length, S target length, I width of what comes in, H width of a state, D
-width of what is attended to, G gates of the cell times H, A width of the comparison.
+Shapes: B batch, E source length, S target length, I input width, H state width, D width of the
+encoder states, G number of gates times H, A attention width.
 """
 
 from typing import NamedTuple
@@ -15,21 +15,21 @@ from heedful.layers.linear import Linear
 from heedful.layers.repeated import Repeated, repeated
 
 CELLS = {"gru": 3, "lstm": 4}
-"""The kinds of cells (Cho et al. 2014; Hochreiter and Schmidhuber 1997) and their gates: those of
-``nn.GRU`` (reset, update, new) and ``nn.LSTM`` (input, forget, new, output), in that order."""
+"""The cells (Cho et al. 2014; Hochreiter and Schmidhuber 1997) and their numbers of gates. The
+order is that of ``nn.GRU`` (reset, update, new) and ``nn.LSTM`` (input, forget, new, output)."""
 
 
 class Encoded(NamedTuple):
-    """What an encoder returns."""
+    """Output of an encoder."""
 
     states: Tensor
-    """Of both directions side by side; zeros at padding. Shape (B, E, 2 H)."""
+    """The states of both directions, concatenated; zeros at padding. Shape (B, E, 2 H)."""
     last: Tensor
-    """Of the backward direction at the first token, the last that it reads. Shape (B, H)."""
+    """Final state of the backward direction, at the first token. Shape (B, H)."""
 
 
 class Direction(nn.Module):
-    """Reads sequences in one direction.
+    """A recurrent layer in one direction.
 
     Args:
         input_width: I.
@@ -50,7 +50,7 @@ class Direction(nn.Module):
 
         Args:
             vectors: shape (E, B, I).
-            real: 1 for a token and 0 for padding after the last. Shape (E, B, 1).
+            real: 1 for a token, 0 for padding after the last token. Shape (E, B, 1).
         """
         steps, rows = vectors.shape[:2]
         pairs = list(zip(self.input(vectors).unbind(), real.unbind(), strict=True))
@@ -60,14 +60,14 @@ class Direction(nn.Module):
         states = []
         for from_input, is_real in reversed(pairs) if self.backwards else pairs:
             hidden, cell = advance(from_input, from_state(hidden), hidden, cell)
-            # Backwards, the padding comes first: the state stays zeros until it ends.
+            # In the backward direction, padding comes first. The state stays zero until it ends.
             hidden, cell = hidden * is_real, None if cell is None else cell * is_real
             states.append(hidden)
         return states[::-1] if self.backwards else states
 
 
 class BidirectionalEncoder(nn.Module):
-    """Reads forwards and backwards (Bahdanau et al. 2015, section 3.2).
+    """A bidirectional recurrent encoder (Bahdanau et al. 2015, section 3.2).
 
     Args:
         input_width: I.
@@ -81,11 +81,11 @@ class BidirectionalEncoder(nn.Module):
         self.backwards = Direction(input_width, width, cell, backwards=True)
 
     def forward(self, vectors: Tensor, lengths: Tensor) -> Encoded:
-        """Read sequences; padding changes nothing, the backward direction starts at the last token.
+        """Encode sequences. Padding has no effect: the backward direction starts at the last token.
 
         Args:
             vectors: shape (B, E, I).
-            lengths: how many of a sequence's vectors are no padding. Shape (B,).
+            lengths: length of each sequence without padding. Shape (B,).
         """
         vectors = vectors.transpose(0, 1)  # (E, B, I)
         positions = torch.arange(len(vectors), device=vectors.device)
@@ -96,44 +96,43 @@ class BidirectionalEncoder(nn.Module):
 
 
 class Carry(NamedTuple):
-    """What a step of a decoder hands to the next."""
+    """The recurrent state that a decoder step passes to the next."""
 
     hidden: Tensor
     """Shape (B, H)."""
     cell: Tensor | None
-    """What an LSTM keeps to itself. Shape (B, H)."""
+    """Cell state of an LSTM; None for a GRU. Shape (B, H)."""
     context: Tensor
-    """What the last step mixed of what it attended to. Shape (B, D)."""
+    """Context vector of the last step. Shape (B, D)."""
 
     def select(self, rows: Tensor) -> "Carry":
-        """Return the sequences of the given numbers, shape (N,), any of them several times."""
+        """Return the sequences with the given indices, shape (N,), with repetitions allowed."""
         cell = None if self.cell is None else self.cell.index_select(0, rows)
         return Carry(self.hidden.index_select(0, rows), cell, self.context.index_select(0, rows))
 
 
 class Decoded(NamedTuple):
-    """What the steps of a decoder return, from the first to the last."""
+    """Output of the decoder steps, from the first to the last."""
 
     hidden: Tensor
     """Shape (S, B, H)."""
     contexts: Tensor
     """Shape (S, B, D)."""
     weights: Tensor
-    """How much each step attended to each state. Shape (S, B, E)."""
+    """Attention weights of each step. Shape (S, B, E)."""
     carry: Carry
-    """What the last of them hands on."""
+    """Recurrent state after the last step."""
 
 
 class AttentiveDecoder(nn.Module):
-    """Writes a word at a time, looking each time at what was read.
+    """A recurrent decoder that attends to the encoder states at each step.
 
-    A step reads the last word and what the last step attended to (input feeding, Luong et al. 2015,
-    section 3.3, of the context), and its new state asks the additive attention what to look at. In
-    Bahdanau et al. 2015 (appendix A.2.2) the state before that asks, which has not seen the last
-    word yet.
+    A step reads the last word and the last context vector (input feeding of the context, Luong et
+    al. 2015, section 3.3). Its new state is the query of additive attention. In Bahdanau et al.
+    2015 (appendix A.2.2) the previous state is the query, which has not seen the last word yet.
 
     Args:
-        input_width: I, of a word's vector.
+        input_width: I, the width of the word embeddings.
         width: H.
         memory_width: D.
         cell: a name in ``CELLS``.
@@ -150,23 +149,23 @@ class AttentiveDecoder(nn.Module):
         self.attention = AdditiveAttention(width, memory_width, width)
 
     def start(self, last: Tensor, memory: Memory) -> Carry:
-        """Return what the first step starts from (Bahdanau et al. 2015, appendix A.2.2).
+        """Return the initial state (Bahdanau et al. 2015, appendix A.2.2).
 
         Args:
-            last: the encoder's last backward state. Shape (B, H).
-            memory: what is attended to.
+            last: the encoder's final backward state. Shape (B, H).
+            memory: keys and values of the encoder states.
         """
         hidden, *cell = torch.tanh(self.initial(last)).chunk(1 if self.cell == "gru" else 2, 1)
         context = memory.values.new_zeros(len(last), memory.values.shape[2])
         return Carry(hidden, cell[0] if cell else None, context)
 
     def forward(self, vectors: Tensor, carry: Carry, memory: Memory) -> Decoded:
-        """Take a step for each word.
+        """Compute one step per word.
 
         Args:
-            vectors: of the words. Shape (B, S, I).
-            carry: ``start``, or what the step before handed on.
-            memory: what is attended to.
+            vectors: word embeddings. Shape (B, S, I).
+            carry: ``start``, or the state after the previous step.
+            memory: keys and values of the encoder states.
         """
         rows, steps = vectors.shape[:2]
         from_input = Repeated(self.context.weight, self.word(vectors.transpose(0, 1)))
@@ -183,13 +182,13 @@ class AttentiveDecoder(nn.Module):
 
 
 class Readout(nn.Module):
-    """What a word is scored with: maxout (Bahdanau et al. 2015, appendix A.2.2, equation 14).
+    """The maxout layer before the logits (Bahdanau et al. 2015, appendix A.2.2, equation 14).
 
     Args:
         hidden_width: H.
-        context_width: of what was attended to.
+        context_width: width of the context vectors.
         width: M.
-        dropout: probability with which a value is dropped in training.
+        dropout: dropout probability in training.
     """
 
     def __init__(self, hidden_width: int, context_width: int, width: int, dropout: float) -> None:
@@ -204,8 +203,8 @@ class Readout(nn.Module):
 
         Args:
             hidden: the decoder's state. Shape (N, H).
-            context: what it attends to. Shape (N, 2 H).
-            word: the vector of the last word. Shape (N, M).
+            context: the context vector. Shape (N, 2 H).
+            word: the embedding of the last word. Shape (N, M).
         """
         pairs = self.hidden(hidden) + self.context(context) + self.word(word)  # (N, 2 M)
         first, second = pairs.chunk(2, 1)
@@ -216,13 +215,13 @@ class Readout(nn.Module):
 def advance(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, cell: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the next state and, of an LSTM, the next cell, each of shape (B, H).
+    """Return the next hidden state and, for an LSTM, the next cell state, each of shape (B, H).
 
     Args:
-        from_input: what the input adds to the gates. Shape (B, G).
-        from_state: what the state before adds to them. Shape (B, G).
-        hidden: the state before. Shape (B, H).
-        cell: the cell before of an LSTM; None makes it a GRU. Shape (B, H).
+        from_input: projection of the input to the gates. Shape (B, G).
+        from_state: projection of the previous hidden state to the gates. Shape (B, G).
+        hidden: previous hidden state. Shape (B, H).
+        cell: previous cell state of an LSTM; None for a GRU. Shape (B, H).
     """
     if cell is None:
         return _gru(from_input, from_state, hidden), None
@@ -230,7 +229,7 @@ def advance(
 
 
 def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> Tensor:
-    """Return the new state, shape (B, H), as ``nn.GRU`` does: the reset follows the product."""
+    """Return the new state, shape (B, H), like ``nn.GRU``: the reset gate follows the product."""
     width = hidden.shape[1]
     input_gates, input_new = torch.split(from_input, [2 * width, width], 1)
     state_gates, state_new = torch.split(from_state, [2 * width, width], 1)
@@ -240,7 +239,7 @@ def _gru(from_input: Tensor, from_state: Tensor, hidden: Tensor) -> Tensor:
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the new state and the new cell, each of shape (B, H), as ``nn.LSTM`` does."""
+    """Return the new hidden and cell state, each of shape (B, H), like ``nn.LSTM``."""
     enter, forget, new, output = gates.chunk(4, 1)
     cell = torch.addcmul(forget.sigmoid() * cell, enter.sigmoid(), new.tanh())
     return output.sigmoid() * cell.tanh(), cell

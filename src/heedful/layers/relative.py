@@ -1,6 +1,6 @@
-"""Positions and segments that only differences tell: of Transformer-XL and XLNet.
+"""Relative positions of Transformer-XL and relative segments of XLNet.
 
-Shapes: B batch, H heads, S tokens in a row, T keys, P further queries, N queries in all, K head
+Shapes: B batch, H heads, S consecutive tokens, T keys, P further queries, N all queries, K head
 width, D model width, R distances: T + S - 1.
 """
 
@@ -16,12 +16,12 @@ from heedful.layers.positions import Relations
 
 
 def distance_vectors(distances: Tensor, width: int) -> Tensor:
-    """Return sines and cosines of distances (Dai et al. 2019, section 3.3).
+    """Return sinusoidal embeddings of distances (Dai et al. 2019, section 3.3).
 
-    Unlike ``positions.sinusoids`` they are computed in float32, as the published models were.
+    Unlike ``positions.sinusoids``, this computes in float32, like the published models.
 
     Args:
-        distances: whole numbers. Shape (R,).
+        distances: integers. Shape (R,).
         width: D, even.
 
     Returns:
@@ -33,12 +33,13 @@ def distance_vectors(distances: Tensor, width: int) -> Tensor:
 
 
 class SegmentPositions(nn.Module):
-    """A bias of the scores by how far a key stands from a query, and whether it is of its segment.
+    """A bias of the scores from the distance between query and key, and from their segments.
 
-    The distance is a vector that the query meets through a linear layer (Dai et al. 2019, section
-    3.3). Being of the query's segment or of another one is a learnt vector each (Yang et al. 2019,
-    section 2.5). A query meets each with a bias of its own, in the place of the one that its linear
-    layer has added. The attributes are named as in the reference's files.
+    The distance term is the product of the query with a projected distance embedding (Dai et al.
+    2019, section 3.3). The segment term is the product of the query with one of two learnt vectors:
+    same or other segment (Yang et al. 2019, section 2.5). In each term the query has its own bias,
+    which replaces the bias of the query's linear layer. Attribute names match the reference's
+    files.
 
     Args:
         width: D.
@@ -55,11 +56,11 @@ class SegmentPositions(nn.Module):
         self.seg_embed = nn.Parameter(torch.empty(2, num_heads, head_width))
 
     def rotate(self, vectors: Tensor, *, start: int) -> Tensor:
-        """Return the vectors as they are."""
+        """Return the vectors unchanged."""
         return vectors
 
     def keep_heads(self, kept: Sequence[int]) -> None:
-        """Forget all heads but some, given by their places among those that are left."""
+        """Prune all heads but the given ones (indices among the remaining heads)."""
         rows = torch.arange(self.r.out_features, device=self.r.weight.device)
         rows = rows.view(-1, self.head_width)[list(kept)].flatten()
         self.r.weight = nn.Parameter(self.r.weight.detach()[rows], self.r.weight.requires_grad)
@@ -78,14 +79,14 @@ class SegmentPositions(nn.Module):
         query_bias: Tensor | None = None,
         relations: Relations | None = None,
     ) -> Tensor:
-        """Return what is added to the scaled scores. Shape (B, H, N, T).
+        """Return the bias of the scaled scores. Shape (B, H, N, T).
 
         Args:
             query: shape (B, H, N, K).
             key: shape (B, H, T, K).
-            start: how many keys stand before the first query.
-            query_bias: what the queries' linear layer added. Shape (H * K,).
-            relations: of the tokens.
+            start: number of keys before the first query.
+            query_bias: bias of the queries' linear layer. Shape (H * K,).
+            relations: relations between the tokens.
         """
         assert relations is not None
         assert query_bias is not None
@@ -95,24 +96,24 @@ class SegmentPositions(nn.Module):
         products = self.products(query, query_bias, relations.vectors, divided)  # (B, H, N, 1 + R)
         bias = shifted(products[:, :, :length], keys)
         if relations.places is not None:
-            # Key j is the distance from T - 1 down that is S - 1 - place + j from the first.
+            # Among the distances from T - 1 down, key j has index S - 1 - position + j.
             first = length - relations.places  # (B, P)
             columns = first[..., None] + torch.arange(keys, device=first.device)  # (B, P, T)
-            further = products[:, :, length:]
+            further_products = products[:, :, length:]
             index = columns[:, None].expand(-1, query.shape[1], -1, -1)
-            bias = torch.cat([bias, further.gather(3, index)], 2)
+            bias = torch.cat([bias, further_products.gather(3, index)], 2)
         if relations.apart is None:
             return bias
         return torch.addcmul(bias, relations.apart.to(bias.dtype), products[..., :1])
 
     def products(self, query: Tensor, query_bias: Tensor, vectors: Tensor, divided: bool) -> Tensor:
-        """Return the scaled scores of queries with the other segment, and with each distance.
+        """Return the scaled products of the queries with the other segment and each distance.
 
         Args:
             query: shape (B, H, N, K).
             query_bias: shape (H * K,).
-            vectors: shape (1 or 2, R, D).
-            divided: whether there is another segment; else the first column is of nothing.
+            vectors: distance embeddings. Shape (1 or 2, R, D).
+            divided: whether there are several segments; otherwise the first column is unused.
 
         Returns:
             Shape (B, H, N, 1 + R).
@@ -123,32 +124,32 @@ class SegmentPositions(nn.Module):
         return torch.cat([meet(q, *self.table(query_bias, one, divided)) for q, one in halves])
 
     def table(self, query_bias: Tensor, vectors: Tensor, divided: bool) -> tuple[Tensor, Tensor]:
-        """Return what queries meet: the other segment, then each distance.
+        """Return the vectors to multiply queries with: the other segment, then each distance.
 
-        A query's own segment is left out of all scores, which changes no weight: a softmax sees
-        differences alone.
+        The term of the query's own segment is subtracted from all scores. That changes no weight,
+        because a softmax depends only on differences.
 
         Args:
             query_bias: shape (H * K,).
-            vectors: shape (R, D).
+            vectors: distance embeddings. Shape (R, D).
             divided: see ``products``.
 
         Returns:
-            Vectors, shape (H, 1 + R, K), and what the biases of queries add, (H, 1, 1 + R); both
-            are scaled.
+            The vectors, shape (H, 1 + R, K), and the contribution of the query biases, (H, 1, 1 +
+            R). Both are scaled.
         """
-        added = query_bias.view(-1, self.head_width)  # (H, K)
-        other = torch.zeros_like(added)
+        query_offset = query_bias.view(-1, self.head_width)  # (H, K)
+        other = torch.zeros_like(query_offset)
         if divided:
             other = self.seg_embed[1] - self.seg_embed[0]
-        distances = self.r(vectors.to(self.r.weight.dtype)).view(-1, *added.shape)
+        distances = self.r(vectors.to(self.r.weight.dtype)).view(-1, *query_offset.shape)
         table = torch.cat([other[None], distances]).transpose(0, 1)  # (H, 1 + R, K)
         table = table / math.sqrt(self.head_width)
-        # The biases meet each vector once, not once for each query.
-        offset = (table @ (self.r_r_bias - added)[..., None]).mT  # (H, 1, 1 + R)
+        # Multiply the biases with each vector once, not once per query.
+        offset = (table @ (self.r_r_bias - query_offset)[..., None]).mT  # (H, 1, 1 + R)
         if divided:
-            apart = (table[:, :1] * (self.r_s_bias - self.r_r_bias)[:, None]).sum(-1)
-            offset = offset + F.pad(apart[..., None], (0, offset.shape[2] - 1))
+            segment_offset = (table[:, :1] * (self.r_s_bias - self.r_r_bias)[:, None]).sum(-1)
+            offset = offset + F.pad(segment_offset[..., None], (0, offset.shape[2] - 1))
         return table, offset
 
 
@@ -169,8 +170,8 @@ def meet(query: Tensor, table: Tensor, offset: Tensor) -> Tensor:
 def shifted(products: Tensor, keys: int) -> Tensor:
     """Return the products of each query with its own distances to the keys, as a view.
 
-    The first column is of no distance: read on as rows that are one shorter, each row begins one
-    place before the one above it.
+    This is the relative shift. The first column belongs to no distance. Viewed as rows that are one
+    shorter, each row starts one position before the row above.
 
     Args:
         products: shape (B, H, S, 1 + R).

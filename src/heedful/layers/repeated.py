@@ -1,12 +1,11 @@
-"""A linear layer that a loop repeats, whose weight gets its gradient from all steps at once.
+"""A linear layer applied at each step of a loop, with one weight gradient for all steps.
 
-Autograd gives the weight a gradient at each step: a product of no more rows than there are
-sequences, and a pass over a tensor as large as the weight to add it to that of the steps before. On
-a CPU that takes longer than the products of the loop itself. Here the backward pass of the loop
-leaves the weight alone; what it sends to the offsets of the steps are the gradients of the steps'
-results, and when the last of them is there, one product gives the weight's gradient.
+Autograd would compute a weight gradient at each step: a product of only B rows, and a pass over a
+tensor as large as the weight to accumulate it. On a CPU that takes longer than the products of the
+loop itself. Here the loop's backward pass skips the weight. It passes the gradients of the steps'
+outputs to the offsets. Once all have arrived, one product computes the weight gradient.
 
-Shapes: S steps, B rows, I width of what comes in, O width of what comes out.
+Shapes: S steps, B rows, I input width, O output width.
 """
 
 from typing import Any
@@ -17,11 +16,11 @@ from torch.autograd.function import once_differentiable
 
 
 class Repeated:
-    """The steps of a linear layer, to be called once for each of them, in order.
+    """A linear layer to call once per step, in order.
 
     Args:
         weight: shape (O, I).
-        offsets: what is added at each step, such as the layer's bias. Shape (S, B, O).
+        offsets: added at each step, such as the layer's bias. Shape (S, B, O).
     """
 
     def __init__(self, weight: Tensor, offsets: Tensor) -> None:
@@ -30,13 +29,13 @@ class Repeated:
         self._offsets = iter(_collect(offsets, weight, self._inputs).unbind())
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Return the next step's result, shape (B, O), for shape (B, I)."""
+        """Return the output of the next step, shape (B, O), for shape (B, I)."""
         self._inputs.append(rows.detach())
         return torch.addmm(next(self._offsets), rows, self._weight)
 
 
 def repeated(linear: nn.Linear, steps: int, rows: int) -> Repeated:
-    """Return the steps of a layer with a bias.
+    """Return a layer with a bias as `Repeated`.
 
     Args:
         linear: the layer.
@@ -52,7 +51,7 @@ def _collect(offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
 
 
 class _Collect(torch.autograd.Function):
-    """Passes the offsets on, and makes the weight's gradient of theirs."""
+    """The identity on the offsets. Backward computes the weight gradient from their gradients."""
 
     @staticmethod
     def forward(ctx: Any, offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:

@@ -1,14 +1,15 @@
-"""What is done to rows between two products of a block, each time as one kernel of a GPU.
+"""Fused GPU kernels for the element-wise work between a block's matrix products.
 
-A part of a post-norm block ends by adding a bias, dropping, adding what it read and normalising.
-As operations of torch these read and write all rows again and again, which took a GPU a third of a
-step of training. Here they are read and written once, and the gradients of the vectors are added up
-on the way. What is dropped is drawn again in the backward pass.
+A sublayer of a post-norm block ends with bias, dropout, residual connection and layer
+normalisation. As separate torch operations these read and write all rows several times, which took
+a third of a training step on a GPU. One fused kernel reads and writes each row once. Its backward
+pass also accumulates the gradients of the bias and of the normalisation's weight and bias, and
+draws the dropout mask again.
 
-The kernels are Triton's, which comes with torch for NVIDIA's GPUs and needs a C compiler. Where
-they are not there, torch's own operations compute the same.
+The kernels use Triton, which comes with torch for NVIDIA GPUs and needs a C compiler. Without
+Triton, torch's own operations compute the same result.
 
-Shapes: N rows (all dimensions but the last), I width of what comes in, D width of what comes out.
+Shapes: N rows (all dimensions but the last), I input width, D and O output width.
 """
 
 import math
@@ -25,75 +26,77 @@ from torch.autograd.function import once_differentiable
 from heedful.layers.linear import is_plainly_called
 from heedful.layers.probing import why_not
 
-_KIND = "cuda"
-"""What the kernels are for."""
+_DEVICE_TYPE = "cuda"
+"""The device type that the kernels support."""
 
-_FORMATS = (torch.bfloat16, torch.float16)
-"""What they read and write; they compute in float32."""
+_DTYPES = (torch.bfloat16, torch.float16)
+"""Dtypes of the kernels' inputs and outputs; they compute in float32."""
 
-_FEW = 2**17
-"""Numbers below which all is left to torch: to load the kernels takes longer than a few texts."""
+_MIN_SIZE = 2**17
+"""Fewest values to use the kernels for. Below this size, loading them takes longer than computing
+a few texts."""
 
-_FEW_TO_LEARN = 2**23
-"""The same where the gradient is wanted: the host takes longer than a GPU then."""
+_MIN_SIZE_TRAINING = 2**23
+"""Fewest values to use the kernels for if gradients are needed. Below this size, the overhead on
+the host exceeds the time on the GPU."""
 
-_WIDEST = 4096
-"""The widest row that a program holds."""
+_MAX_WIDTH = 4096
+"""Largest row width that a program can hold."""
 
-_DRAWN = 2**31
-"""The numbers that are drawn are below it."""
+_RANDOM_RANGE = 2**31
+"""Exclusive upper bound of the random numbers."""
 
-_PROGRAMS = 8
-"""Programs at once of each of a GPU's processors, in the backward pass."""
+_PROGRAMS_PER_SM = 8
+"""Number of concurrent programs per streaming multiprocessor, in the backward pass."""
 
 _TILE = (8, 256)
-"""Rows and columns that a program reads at once, where rows need not be whole."""
+"""Rows and columns of the tile that a program reads at once, if it need not read whole rows."""
 
 
 def fits(dense: nn.Linear, norm: nn.LayerNorm, inner: Tensor, hidden: Tensor) -> bool:
-    """Tell whether `end` computes the end of a part: on a GPU, in half precision."""
-    if inner.device.type != _KIND or type(norm) is not nn.LayerNorm:
+    """Return whether `end` supports these inputs: on a GPU, in half precision."""
+    if inner.device.type != _DEVICE_TYPE or type(norm) is not nn.LayerNorm:
         return False
     vectors = (dense.bias, norm.weight, norm.bias)
-    if hidden.shape[-1] > _WIDEST or any(vector is None for vector in vectors):
+    if hidden.shape[-1] > _MAX_WIDTH or any(vector is None for vector in vectors):
         return False
-    return _there((hidden, inner, dense.weight, *vectors), hidden)
+    return _supported((hidden, inner, dense.weight, *vectors), hidden)
 
 
 def fits_gelu(dense: nn.Linear, activation: Callable[[Tensor], Tensor], hidden: Tensor) -> bool:
-    """Tell whether `gelu` computes an activated product, and its gradient is wanted."""
+    """Return whether `gelu` supports these inputs, and their gradient is needed."""
     return (
         activation is F.gelu
         and torch.is_grad_enabled()
         and dense.weight.requires_grad
         and dense.bias is not None
-        and _there((hidden, dense.weight, dense.bias), hidden)
+        and _supported((hidden, dense.weight, dense.bias), hidden)
     )
 
 
-def _there(tensors: tuple[Tensor, ...], first: Tensor) -> bool:
-    """Tell whether the kernels compute with some tensors; one of them has all rows."""
+def _supported(tensors: tuple[Tensor, ...], first: Tensor) -> bool:
+    """Return whether the kernels support these tensors; ``first`` has all rows."""
     return (
-        first.device.type == _KIND
-        and first.numel() >= max(_FEW_TO_LEARN if torch.is_grad_enabled() else _FEW, 1)
-        and first.dtype in _FORMATS
+        first.device.type == _DEVICE_TYPE
+        and first.numel() >= max(_MIN_SIZE_TRAINING if torch.is_grad_enabled() else _MIN_SIZE, 1)
+        and first.dtype in _DTYPES
         and all(tensor.dtype is first.dtype for tensor in tensors)
         and all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors)
-        and is_plainly_called(_KIND)
+        and is_plainly_called(_DEVICE_TYPE)
         and why_no_kernels(first.device) is None
     )
 
 
 @lru_cache
 def why_no_kernels(device: torch.device) -> str | None:
-    """Return why a device does not compute with these kernels, or None if it does."""
+    """Return why the kernels do not work on a device, or None if they do."""
     try:
         from triton.errors import TritonError
     except ImportError as error:
         return str(error)
     try:
         return why_not(lambda: _computes_right(device))
-    except (TritonError, OSError, SubprocessError) as error:  # such as of no C compiler
+    except (TritonError, OSError, SubprocessError) as error:  # for example, no C compiler
         return str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -108,256 +111,275 @@ def end(
     """Return ``norm(dropout(dense(inner)) + hidden)``.
 
     Args:
-        inner: what the part computed. Shape (..., I).
-        dense: what projects it; it `fits`.
-        hidden: what the part read. Shape (..., D).
-        norm: what normalises the sum.
-        dropout: probability with which a projected value is dropped.
+        inner: the sublayer's values before projection. Shape (..., I).
+        dense: the output projection; `fits` must be true.
+        hidden: the residual. Shape (..., D).
+        norm: normalises the sum.
+        dropout: dropout probability of the projected values.
     """
-    rest = (dense.weight, dense.bias, hidden, norm.weight, norm.bias, norm.eps, dropout)
+    arguments = (dense.weight, dense.bias, hidden, norm.weight, norm.bias, norm.eps, dropout)
     if torch.is_grad_enabled():
-        ended: Tensor = _End.apply(inner, *rest)  # type: ignore[no-untyped-call]
-        return ended
-    return _end(inner, *rest, keeps=False)[0]
+        output: Tensor = _DropoutAddNorm.apply(inner, *arguments)  # type: ignore[no-untyped-call]
+        return output
+    return _dropout_add_norm(inner, *arguments, save_for_backward=False)[0]
 
 
 def gelu(hidden: Tensor, dense: nn.Linear) -> Tensor:
-    """Return ``GELU(dense(hidden))``, where that `fits_gelu`. Shape (..., D) for (..., I)."""
+    """Return ``GELU(dense(hidden))`` if `fits_gelu` is true. Shape (..., D) for (..., I)."""
     activated: Tensor = _Gelu.apply(hidden, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return activated
 
 
 def fits_together(layers: Sequence[nn.Linear], hidden: Tensor) -> bool:
-    """Tell whether `together` computes what several layers make of the same states."""
-    if hidden.device.type != _KIND or any(layer.bias is None for layer in layers):
+    """Return whether `together` supports these layers and hidden states."""
+    if hidden.device.type != _DEVICE_TYPE or any(layer.bias is None for layer in layers):
         return False
     weights = [part for layer in layers for part in (layer.weight, layer.bias)]
-    return _there((hidden, *weights), hidden)
+    return _supported((hidden, *weights), hidden)
 
 
 def together(hidden: Tensor, layers: Sequence[nn.Linear]) -> list[Tensor]:
-    """Return what each of some layers makes of the same states, by one product.
+    """Return the outputs of several linear layers for the same input, by one matrix product.
 
     Args:
         hidden: shape (..., I).
-        layers: which; they `fits_together`.
+        layers: the layers; `fits_together` must be true.
 
     Returns:
-        Shape (..., O) for each.
+        Shape (..., O) for each layer.
     """
     weights, biases = [each.weight for each in layers], [each.bias for each in layers]
     if torch.is_grad_enabled():
-        products: tuple[Tensor, ...] = _Together.apply(hidden, *weights, *biases)  # type: ignore[no-untyped-call]
+        products: tuple[Tensor, ...] = _FusedLinear.apply(hidden, *weights, *biases)  # type: ignore[no-untyped-call]
         return list(products)
-    return _together(hidden, weights, biases)
+    return _fused_linear(hidden, weights, biases)
 
 
-class _Together(torch.autograd.Function):
+class _FusedLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        count = len(parts) // 2
-        ctx.save_for_backward(hidden, *parts[:count])
-        return tuple(_together(hidden, parts[:count], parts[count:]))
+    def forward(ctx: Any, hidden: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
+        num_layers = len(parameters) // 2
+        ctx.save_for_backward(hidden, *parameters[:num_layers])
+        return tuple(_fused_linear(hidden, parameters[:num_layers], parameters[num_layers:]))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden, *weights = ctx.saved_tensors
-        rows = [grad.reshape(-1, grad.shape[-1]) for grad in grads]  # (N, O) each
-        flat = hidden.reshape(-1, hidden.shape[-1])
-        of_hidden = None
+        flat_grads = [grad.reshape(-1, grad.shape[-1]) for grad in grads]  # (N, O) each
+        flat_hidden = hidden.reshape(-1, hidden.shape[-1])
+        grad_hidden = None
         if ctx.needs_input_grad[0]:
-            of_hidden = rows[0] @ weights[0]
-            for each, weight in zip(rows[1:], weights[1:], strict=True):
-                of_hidden.addmm_(each, weight)  # without another pass to add them up
-            of_hidden = of_hidden.view(hidden.shape)
-        wanted = ctx.needs_input_grad[1:]
-        of_weights = [each.T @ flat if w else None for each, w in zip(rows, wanted, strict=False)]
-        # Torch's own sum takes a GPU twice as long.
-        ones = flat.new_ones(1, len(flat))
-        of_biases = [(ones @ each)[0] for each in rows]
-        return of_hidden, *of_weights, *of_biases
+            grad_hidden = flat_grads[0] @ weights[0]
+            for flat_grad, weight in zip(flat_grads[1:], weights[1:], strict=True):
+                grad_hidden.addmm_(flat_grad, weight)  # accumulates without an extra pass
+            grad_hidden = grad_hidden.view(hidden.shape)
+        needs_grad = ctx.needs_input_grad[1:]
+        grad_weights = [
+            flat_grad.T @ flat_hidden if needed else None
+            for flat_grad, needed in zip(flat_grads, needs_grad, strict=False)
+        ]
+        # Torch's own sum takes twice as long on a GPU.
+        ones = flat_hidden.new_ones(1, len(flat_hidden))
+        grad_biases = [(ones @ flat_grad)[0] for flat_grad in flat_grads]
+        return grad_hidden, *grad_weights, *grad_biases
 
 
-def _together(hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
+def _fused_linear(
+    hidden: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]
+) -> list[Tensor]:
     product = F.linear(hidden, torch.cat(list(weights)), torch.cat(list(biases)))
     return list(torch.split(product, [len(weight) for weight in weights], dim=-1))
 
 
-class _End(torch.autograd.Function):
+class _DropoutAddNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
         inner: Tensor,
         weight: Tensor,
         bias: Tensor,
-        hidden: Tensor,
-        gain: Tensor,
-        offset: Tensor,
+        residual: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
         eps: float,
         dropout: float,
     ) -> Tensor:
-        ended, added, statistics, ctx.draw = _end(
-            inner, weight, bias, hidden, gain, offset, eps, dropout, keeps=True
+        output, summed, statistics, ctx.draw = _dropout_add_norm(
+            inner, weight, bias, residual, gamma, beta, eps, dropout, save_for_backward=True
         )
-        ctx.save_for_backward(inner, weight, gain, added, statistics)
-        return ended
+        ctx.save_for_backward(inner, weight, gamma, summed, statistics)
+        return output
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        inner, weight, gain, added, statistics = ctx.saved_tensors
+        inner, weight, gamma, summed, statistics = ctx.saved_tensors
         from heedful.layers import row_kernels
 
         grad = grad.contiguous()
-        rows, width = statistics.shape[1], len(gain)
+        num_rows, width = statistics.shape[1], len(gamma)
         key, least, scale = ctx.draw
         quarter = _quarter(width)
-        of_added = torch.empty_like(grad)
-        of_projected = torch.empty_like(grad) if least else of_added
-        programs = min(rows, _PROGRAMS * _processors(grad.device))
+        grad_summed = torch.empty_like(grad)
+        grad_projected = torch.empty_like(grad) if least else grad_summed
+        programs = min(num_rows, _PROGRAMS_PER_SM * _num_processors(grad.device))
         sums = grad.new_empty(programs, 3, width, dtype=torch.float32)
         row_kernels.end_backward[(programs,)](
             grad,
-            added,
+            summed,
             statistics,
-            gain,
-            of_added,
-            of_projected,
+            gamma,
+            grad_summed,
+            grad_projected,
             sums,
-            rows,
+            num_rows,
             width,
             key,
             least,
             scale,
-            drops=least > 0,
+            has_dropout=least > 0,
             quarter=quarter,
-            num_warps=_warps(quarter),
+            num_warps=_num_warps(quarter),
         )
-        of_gain, of_offset, of_bias = sums.sum(0).to(grad.dtype).unbind()
-        flat = of_projected.view(rows, width)
-        of_inner = of_weight = None
+        grad_gamma, grad_beta, grad_bias = sums.sum(0).to(grad.dtype).unbind()
+        flat_grad = grad_projected.view(num_rows, width)
+        grad_inner = grad_weight = None
         if ctx.needs_input_grad[0]:
-            of_inner = F.linear(of_projected, weight.T)
+            grad_inner = F.linear(grad_projected, weight.T)
         if ctx.needs_input_grad[1]:
-            of_weight = flat.T @ inner.reshape(rows, -1)
-        return of_inner, of_weight, of_bias, of_added, of_gain, of_offset, None, None
+            grad_weight = flat_grad.T @ inner.reshape(num_rows, -1)
+        return grad_inner, grad_weight, grad_bias, grad_summed, grad_gamma, grad_beta, None, None
 
 
-def _end(
+def _dropout_add_norm(
     inner: Tensor,
     weight: Tensor,
     bias: Tensor,
-    hidden: Tensor,
-    gain: Tensor,
-    offset: Tensor,
+    residual: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
     eps: float,
     dropout: float,
     *,
-    keeps: bool,
+    save_for_backward: bool,
 ) -> tuple[Tensor, Tensor, Tensor, tuple[int, int, float]]:
-    """Return what the part ends with, what it added up, its means and deviations, and the draw."""
+    """Return the output, the sum before normalisation, mean and rstd of the rows, and the draw.
+
+    Sum and statistics are only valid if they are saved for the backward pass.
+    """
     from heedful.layers import row_kernels
 
-    projected, hidden = F.linear(inner, weight), hidden.contiguous()
-    width = len(gain)
-    rows = hidden.numel() // width
-    draw = _draw(hidden.device, dropout)
+    projected, residual = F.linear(inner, weight), residual.contiguous()
+    width = len(gamma)
+    num_rows = residual.numel() // width
+    draw = _draw(residual.device, dropout)
     key, least, scale = draw
     quarter = _quarter(width)
-    ended = torch.empty_like(hidden)
-    added = torch.empty_like(hidden) if keeps else ended
-    statistics = hidden.new_empty(2, rows if keeps else 0, dtype=torch.float32)
-    row_kernels.end_forward[(rows,)](
+    output = torch.empty_like(residual)
+    summed = torch.empty_like(residual) if save_for_backward else output
+    statistics = residual.new_empty(2, num_rows if save_for_backward else 0, dtype=torch.float32)
+    row_kernels.end_forward[(num_rows,)](
         projected,
         bias,
-        hidden,
-        gain,
-        offset,
-        ended,
-        added,
+        residual,
+        gamma,
+        beta,
+        output,
+        summed,
         statistics,
-        rows,
+        num_rows,
         width,
         eps,
         key,
         least,
         scale,
-        drops=least > 0,
-        keeps=keeps,
+        has_dropout=least > 0,
+        save_for_backward=save_for_backward,
         quarter=quarter,
-        num_warps=_warps(quarter),
+        num_warps=_num_warps(quarter),
     )
-    return ended, added, statistics, draw
+    return output, summed, statistics, draw
 
 
 class _Gelu(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        widened = F.linear(hidden, weight, bias)
-        ctx.save_for_backward(hidden, weight, widened)
-        return F.gelu(widened)
+        pre_activation = F.linear(hidden, weight, bias)
+        ctx.save_for_backward(hidden, weight, pre_activation)
+        return F.gelu(pre_activation)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, widened = ctx.saved_tensors
+        hidden, weight, pre_activation = ctx.saved_tensors
         from heedful.layers import row_kernels
 
         grad = grad.contiguous()
-        width = widened.shape[-1]
-        rows = widened.numel() // width
-        height, breadth = _TILE
-        blocks = -(-width // breadth)
-        most = 2 * _PROGRAMS * _processors(grad.device) // blocks
-        programs = max(min(most, -(-rows // height)), 1)
-        of_widened = torch.empty_like(widened)
+        width = pre_activation.shape[-1]
+        num_rows = pre_activation.numel() // width
+        block_rows, block_columns = _TILE
+        column_blocks = -(-width // block_columns)
+        max_programs = 2 * _PROGRAMS_PER_SM * _num_processors(grad.device) // column_blocks
+        programs = max(min(max_programs, -(-num_rows // block_rows)), 1)
+        grad_pre_activation = torch.empty_like(pre_activation)
         sums = grad.new_empty(programs, width, dtype=torch.float32)
-        row_kernels.gelu_backward[(blocks, programs)](
-            grad, widened, of_widened, sums, rows, width, height=height, breadth=breadth
+        row_kernels.gelu_backward[(column_blocks, programs)](
+            grad,
+            pre_activation,
+            grad_pre_activation,
+            sums,
+            num_rows,
+            width,
+            block_rows=block_rows,
+            block_columns=block_columns,
         )
-        of_hidden = F.linear(of_widened, weight.T) if ctx.needs_input_grad[0] else None
-        of_weight = of_widened.view(rows, width).T @ hidden.reshape(rows, -1)
-        return of_hidden, of_weight, sums.sum(0).to(grad.dtype)
+        grad_hidden = F.linear(grad_pre_activation, weight.T) if ctx.needs_input_grad[0] else None
+        grad_weight = grad_pre_activation.view(num_rows, width).T @ hidden.reshape(num_rows, -1)
+        return grad_hidden, grad_weight, sums.sum(0).to(grad.dtype)
 
 
 def _quarter(width: int) -> int:
-    """Return the width of the four segments that a row is read in."""
+    """Return the width of each of the four segments of a row; see ``row_kernels.py``."""
     return max(16, 1 << (-(-width // 4) - 1).bit_length())
 
 
-def _warps(quarter: int) -> int:
-    """Return how many groups of 32 threads share a row: one is the fastest, if it holds a row."""
+def _num_warps(quarter: int) -> int:
+    """Return the number of warps per row. One is the fastest, if it can hold the row."""
     return max(1, quarter // 256)
 
 
 @lru_cache
-def _processors(device: torch.device) -> int:
+def _num_processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _draw(device: torch.device, probability: float) -> tuple[int, int, float]:
-    """Draw what to drop, from torch's generator of the device.
+    """Draw a dropout mask's key from torch's generator of the device.
 
     Returns:
-        The key of the draw, the least number that is kept, and what to multiply by what is kept.
+        The key, the smallest random number whose value is kept, and the factor of the kept values.
     """
-    least = min(round(probability * _DRAWN), _DRAWN - 1)
+    least = min(round(probability * _RANDOM_RANGE), _RANDOM_RANGE - 1)
     if not least:
         return 2**62, 0, 1.0
     generator = torch.cuda.default_generators[device.index or 0]
-    number = generator.get_offset()
-    generator.set_offset(number + 4)  # a multiple of 4, as torch's own kernels move it
-    return _mixed(generator.initial_seed(), number), least, _DRAWN / (_DRAWN - least)
+    offset = generator.get_offset()
+    generator.set_offset(offset + 4)  # a multiple of 4, like the offsets of torch's own kernels
+    return (
+        _mix_seed(generator.initial_seed(), offset),
+        least,
+        _RANDOM_RANGE / (_RANDOM_RANGE - least),
+    )
 
 
-def _mixed(seed: int, number: int) -> int:
-    """Return a key that depends on all bits of both (the last step of SplitMix64).
+def _mix_seed(seed: int, offset: int) -> int:
+    """Return a key that depends on all bits of seed and offset (the last step of SplitMix64).
 
-    The kernels take it as a number of 64 bits, whose highest two are the same for all.
+    The kernels take it as a 64-bit integer. Its two highest bits are the same for all keys.
     """
     mask = 2**64 - 1
-    bits = (seed + number * 0x9E3779B97F4A7C15) & mask
+    bits = (seed + offset * 0x9E3779B97F4A7C15) & mask
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & mask
     bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & mask
     bits ^= bits >> 31
@@ -365,29 +387,29 @@ def _mixed(seed: int, number: int) -> int:
 
 
 def _computes_right(device: torch.device) -> bool:
-    """Compare values and gradients with torch's own."""
+    """Return whether values and gradients match those of torch's own operations."""
 
-    def numbers(*shape: int) -> Tensor:
+    def values(*shape: int) -> Tensor:
         return torch.linspace(-2, 2, math.prod(shape), device=device).sin().view(shape)
 
     with torch.inference_mode(False), torch.enable_grad():
-        # Not initialized: what is drawn elsewhere does not depend on it.
+        # Skip initialisation: it would advance the global random generator.
         dense: nn.Linear = nn.utils.skip_init(nn.Linear, 24, 24, device=device)  # type: ignore[no-untyped-call]
         norm = nn.LayerNorm(24, device=device)
         for parameter in (dense.weight, dense.bias, norm.weight, norm.bias):
-            parameter.data = numbers(*parameter.shape)
+            parameter.data = values(*parameter.shape)
         dense, norm = dense.to(torch.bfloat16), norm.to(torch.bfloat16)
-        inner, hidden = (numbers(2, 3, 24).to(torch.bfloat16) for _ in range(2))
-        answers = []
+        inner, hidden = (values(2, 3, 24).to(torch.bfloat16) for _ in range(2))
+        results = []
         for fused in (True, False):
-            read = hidden.detach().requires_grad_()
+            residual = hidden.detach().requires_grad_()
             if fused:
-                ended = end(gelu(inner, dense), dense, read, norm, dropout=0.0)
+                output = end(gelu(inner, dense), dense, residual, norm, dropout=0.0)
             else:
-                ended = norm(dense(F.gelu(dense(inner))) + read)
-            wanted = (read, dense.weight, dense.bias, norm.weight, norm.bias)
-            answers.append([ended, *torch.autograd.grad(ended.sin().sum(), wanted)])
+                output = norm(dense(F.gelu(dense(inner))) + residual)
+            inputs = (residual, dense.weight, dense.bias, norm.weight, norm.bias)
+            results.append([output, *torch.autograd.grad(output.sin().sum(), inputs)])
         return all(
-            torch.allclose(ours.float(), theirs.float(), rtol=0.05, atol=0.1)
-            for ours, theirs in zip(*answers, strict=True)
+            torch.allclose(fused_result.float(), expected.float(), rtol=0.05, atol=0.1)
+            for fused_result, expected in zip(*results, strict=True)
         )

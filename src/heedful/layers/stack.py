@@ -1,10 +1,10 @@
-"""Blocks one after the other.
+"""The stack of blocks of an encoder or a decoder.
 
-The attributes are named so that a state dict has the names of the reference's BERT.
+Attribute names match the state dict of the reference's BERT.
 
-Shapes: B batch, H heads, L blocks, those that are computed again counted again, M blocks, each
-counted once, T length with what is cached, S length of what is computed, E
-length of the encoder's output, D model width.
+Shapes: B batch, H heads, L blocks in the order of computation (a shared block counts each time), M
+distinct blocks, T key length with the cache, S input length without the cache, E length of the
+encoder's output, D model width.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -26,31 +26,31 @@ T = TypeVar("T")
 
 
 class Order(NamedTuple):
-    """In which order shared blocks are computed (Lan et al. 2020, section 3.1)."""
+    """The order in which shared blocks are computed (Lan et al. 2020, section 3.1)."""
 
     numbers: tuple[int, ...]
-    """The number of the block that is computed first, second, ...: L numbers."""
+    """The index of the block computed first, second, ...: L indices."""
     together: int = 1
-    """How many in a row make one layer: the states between them are not returned."""
+    """Number of consecutive blocks per layer; states between them are not returned."""
 
 
 class StackOutput(NamedTuple):
-    """What a stack returns; each but the first and ``kernels`` if it was asked for."""
+    """Output of a stack. ``states`` and ``kernels`` are always set, the others on request."""
 
     states: tuple[Tensor, ...]
-    """What comes out of the last block; if all are asked for, what went into the first layer and
-    came out of each. The last is normalised in a pre-norm stack. Each of shape (B, S, D)."""
+    """Output of the last block. If all states are requested: input of the first layer, then the
+    output of each layer. The last is normalised in a pre-norm stack. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None
-    """Of each block that was asked for. Each of shape (B, H, S, T)."""
+    """Attention weights of each requested block. Each of shape (B, H, S, T)."""
     cross_attentions: tuple[Tensor, ...] | None
-    """Of each of them with cross-attention. Each of shape (B, H, S, E)."""
+    """Cross-attention weights of each requested block. Each of shape (B, H, S, E)."""
     cache: Cache | None
     kernels: tuple[str, ...]
-    """Of each attention, in the order in which they ran."""
+    """The kernel of each attention, in order of execution."""
 
     @property
     def hidden(self) -> Tensor:
-        """What comes out of the stack. Shape (B, S, D)."""
+        """Output of the stack. Shape (B, S, D)."""
         return self.states[-1]
 
 
@@ -59,11 +59,11 @@ class Stack(nn.Module):
 
     Args:
         blocks: from the first to the last.
-        norm: normalises what comes out of the last one, as pre-norm blocks need.
-        bias: what all blocks know of positions, if they know it from the stack.
-        order: in which order they are computed; None computes each once.
-        distances: the vectors of distances that all blocks share, if they do.
-        convolution: what is added to what comes out of the first block, if anything is.
+        norm: final layer normalisation, needed after pre-norm blocks.
+        bias: relative position bias shared by all blocks, if any.
+        order: the order of computation; None computes each block once.
+        distances: distance embeddings shared by all blocks, if any.
+        convolution: convolution added to the output of the first block, if any.
     """
 
     def __init__(
@@ -84,32 +84,32 @@ class Stack(nn.Module):
         self.convolution = convolution
 
     def keep(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks, each computed once, in the order in which they are named."""
+        """Keep only the given blocks, each computed once, in the given order."""
         self.layer = nn.ModuleList(self.distinct[number] for number in numbers)
         self.order = Order(tuple(range(len(self.layer))))
 
     @property
     def distinct(self) -> list[Block]:
-        """The M blocks, each once."""
+        """The M distinct blocks."""
         return cast("list[Block]", list(self.layer))
 
     @property
     def blocks(self) -> list[Block]:
-        """The L blocks as they are computed, from the first to the last."""
+        """The L blocks in the order of computation."""
         distinct = self.distinct
         return [distinct[number] for number in self.order.numbers]
 
     @property
     def attends_to_texts(self) -> bool:
-        """Whether all its attention can do without padding; see ``varlen.py``."""
+        """Whether all attention works without padding; see ``varlen.py``."""
         attends = all(block.attends_to_texts for block in self.distinct)
         return attends and not self.looks_at_places
 
     @property
     def looks_at_places(self) -> bool:
-        """Whether the places of tokens take part, beside what is added to words."""
+        """Whether positions matter inside the stack, beyond the position embeddings."""
         shared = (self.relative_attention_bias, self.distances, self.convolution)
-        return any(part is not None for part in shared) or any(
+        return any(module is not None for module in shared) or any(
             block.attention.self.looks_at_places for block in self.distinct
         )
 
@@ -132,25 +132,24 @@ class Stack(nn.Module):
 
         Args:
             hidden: shape (B, S, D).
-            context: what is the same for all blocks.
-            head_mask: what each head's output is multiplied by. Shape (M, H).
-            cross_head_mask: the same for the cross-attention.
-            past: what each block has computed before.
-            memory: what each block read of earlier tokens. Each of shape (B, M, D).
-            weights_of: the numbers of the blocks whose attention weights are returned.
+            context: inputs that are the same for all blocks.
+            head_mask: factor of each head's output. Shape (M, H).
+            cross_head_mask: factor of each head's output in cross-attention. Shape (M, H).
+            past: KV cache of each block.
+            memory: each block's input for earlier tokens. Each of shape (B, memory length, D).
+            weights_of: indices of the blocks whose attention weights are returned.
             need_states: whether to return the output of every block.
-            recompute: whether to keep one tensor a block, and compute the rest again in the
-                backward pass.
-            only_first: whether the last block computes the first token alone.
-            asking: what is added to what the last block reads, to ask with; then it asks again with
-                what came of that (He et al. 2021, section 3.2). None asks once, as other blocks
-                do. Broadcastable to (B, S, D).
+            recompute: whether to use activation checkpointing: keep one tensor per block, and
+                recompute the rest in the backward pass.
+            only_first: whether the last block computes only the first token.
+            asking: added to the input of the last block to form its queries. The last block then
+                runs a second time, with its own output as the queries (He et al. 2021, section
+                3.2). None runs it once, like the other blocks. Broadcastable to (B, S, D).
         """
-        states, attentions, cross_attentions, caches = [hidden], [], [], []
-        kernels: list[str] = []
+        states, attentions, cross_attentions, caches, kernels = [hidden], [], [], [], list[str]()
         context = self._with_positions(hidden, context, past)
         blocks = self.blocks
-        norm: nn.LayerNorm | None = None  # that the block before left to the next one
+        norm: nn.LayerNorm | None = None  # normalisation deferred by the previous block
         for number, block in enumerate(blocks):
             row, last = self.order.numbers[number], number == len(blocks) - 1
             options = {
@@ -162,21 +161,26 @@ class Stack(nn.Module):
                 "only_first": only_first and last,
             }
             convolves = self.convolution is not None and number == 0
-            asked = asking is not None and number == len(blocks) - 2
-            goes_on = recompute and not (need_states or convolves or asked or last)
+            next_repeats = asking is not None and number == len(blocks) - 2
+            defers_norm = recompute and not (need_states or convolves or next_repeats or last)
             call = partial(
-                _compute, block, states[-1], context, norm, recompute=recompute, goes_on=goes_on
+                _compute,
+                block,
+                states[-1],
+                context,
+                norm,
+                recompute=recompute,
+                defers_norm=defers_norm,
             )
             if asking is None or not last:
                 output = call(options)
             else:
-                read = states[-1]
-                output = call({**options, "asking": read + asking.to(read.dtype)})
+                output = call({**options, "asking": states[-1] + asking.to(states[-1].dtype)})
                 output = call({**options, "asking": output.hidden})
-            norm = block.last_norm if goes_on else None
+            norm = block.last_norm if defers_norm else None
             if convolves:
-                more = self._convolve(hidden, output.hidden, context, only_first and last)
-                output = output._replace(hidden=more)
+                convolved = self._convolve(hidden, output.hidden, context, only_first and last)
+                output = output._replace(hidden=convolved)
             states = [*states, output.hidden] if need_states else [output.hidden]
             attentions.append(output.weights)
             cross_attentions.append(output.cross_weights)
@@ -184,11 +188,11 @@ class Stack(nn.Module):
             kernels += output.kernels
         if self.layer_norm is not None:
             states[-1] = self.layer_norm(states[-1])
-        cached = _those_there(caches)
+        cached = _not_none(caches)
         return StackOutput(
             states=tuple(states[:: self.order.together] if need_states else states),
-            attentions=_those_there(attentions),
-            cross_attentions=_those_there(cross_attentions),
+            attentions=_not_none(attentions),
+            cross_attentions=_not_none(cross_attentions),
             cache=None if cached is None else Cache(blocks=cached),
             kernels=tuple(kernels),
         )
@@ -196,7 +200,7 @@ class Stack(nn.Module):
     def _convolve(
         self, hidden: Tensor, computed: Tensor, context: Context, only_first: bool
     ) -> Tensor:
-        """Return what comes out of the first block, with what is added to it."""
+        """Return the output of the first block with the convolution added."""
         assert self.convolution is not None
         added: Tensor = self.convolution(
             hidden, computed, context.mask, packing=context.packing, only_first=only_first
@@ -206,7 +210,7 @@ class Stack(nn.Module):
     def _with_positions(
         self, hidden: Tensor, context: Context, past: Sequence[Past] | None
     ) -> Context:
-        """Return what the blocks are told, with what they share of positions: computed once."""
+        """Return the context with the shared position bias and distances, computed once."""
         packing, start = context.packing, 0 if past is None else past[0].length
         queries = hidden.shape[1]
         if packing is not None:
@@ -219,7 +223,7 @@ class Stack(nn.Module):
         return context
 
     def cross_memory(self, encoded: Tensor) -> list[KeyValue]:
-        """Return what the cross-attention of each block attends to in ``encoded``, (B, E, D)."""
+        """Return the cross-attention keys and values of each block for ``encoded``, (B, E, D)."""
         return [block.crossattention.self.keys_and_values(encoded) for block in self.blocks]
 
 
@@ -231,63 +235,66 @@ def _compute(
     options: dict[str, Any],
     *,
     recompute: bool,
-    goes_on: bool,
+    defers_norm: bool,
 ) -> BlockOutput:
-    """Call a block, perhaps so that most of it is computed again in the backward pass.
+    """Call a block, with or without activation checkpointing.
 
     Args:
-        block: which.
-        hidden: what it reads. Shape (B, S, D).
-        context: the same for all blocks.
-        norm: normalises ``hidden``, if the block before left that to this one.
-        options: of this block.
-        recompute: whether to compute again.
-        goes_on: whether to leave its last normalisation to the next block, where it is computed
-            again, too.
+        block: the block.
+        hidden: its input. Shape (B, S, D).
+        context: inputs that are the same for all blocks.
+        norm: normalises ``hidden``, if the previous block deferred its last normalisation.
+        options: arguments of this block.
+        recompute: whether to recompute the block in the backward pass.
+        defers_norm: whether to defer the block's last normalisation to the next block, which
+            recomputes it, too.
     """
     output: BlockOutput
     if recompute:
-        parts = (_as_now(block), None if norm is None else _as_now(norm))
-        output = checkpoint(_from_sum, *parts, hidden, context, options, use_reentrant=False)
-        if block.last_norm is not None and not goes_on:
+        modules = (_bind_weights(block), None if norm is None else _bind_weights(norm))
+        output = checkpoint(
+            _recompute_block, *modules, hidden, context, options, use_reentrant=False
+        )
+        if block.last_norm is not None and not defers_norm:
             output = output._replace(hidden=block.last_norm(output.hidden))
     else:
         output = block(hidden, context, **options)
     return output
 
 
-def _as_now(module: nn.Module) -> Callable[..., Any]:
-    """Return a module with the weights of now, called with tuples of what it takes.
+def _bind_weights(module: nn.Module) -> Callable[..., Any]:
+    """Return the module bound to its current weights; call it with tuples of its arguments.
 
-    In a functional call they are not its own, which is what it has again in the backward pass.
+    In a functional call the module temporarily has weights other than its own. By the backward pass
+    it has its own again, so recomputation would use these.
     """
     return partial(functional_call, module, dict(module.named_parameters()))
 
 
-def _from_sum(
+def _recompute_block(
     block: Callable[..., Any],
     norm: Callable[..., Any] | None,
-    kept: Tensor,
+    summed: Tensor,
     context: Context,
     options: dict[str, Any],
 ) -> Any:
-    """Compute what the backward pass computes again: a block, from the sum before it.
+    """Compute a checkpointed block from the unnormalised sum of the previous block.
 
-    Normalising needs that sum in the backward pass. If the normalised states were kept in its
-    place, the product that goes into it would be computed again: a third of a block's products with
+    The backward pass of the normalisation needs that sum. Keeping the normalised states instead
+    would mean recomputing the matrix product before the sum: a third of a block's products with
     weights.
 
     Args:
-        block: as it is now.
-        norm: normalises the sum; None if it needs that no more.
-        kept: the sum that the block before ended with. Shape (B, S, D).
-        context: of the block.
-        options: what else it is called with.
+        block: the block, bound to its current weights.
+        norm: normalises the sum; None if it is already normalised.
+        summed: the final sum of the previous block. Shape (B, S, D).
+        context: inputs that are the same for all blocks.
+        options: further arguments of the block.
     """
-    hidden = kept if norm is None else norm((kept,))
+    hidden = summed if norm is None else norm((summed,))
     return block((hidden, context), {**options, "recomputed": True})
 
 
-def _those_there(values: Iterable[T | None]) -> tuple[T, ...] | None:
-    """Return what is not None, or None if nothing is."""
+def _not_none(values: Iterable[T | None]) -> tuple[T, ...] | None:
+    """Return the values that are not None, or None if there are none."""
     return tuple(value for value in values if value is not None) or None

@@ -1,14 +1,14 @@
-"""What the hypotheses of a search have computed: for each item one tree, whose nodes they share.
+"""The KV cache of a beam search: one tree per item, whose nodes its hypotheses share.
 
-The hypotheses of a beam differ in their last tokens only. So the keys and values of each token are
-kept once, and a mask says which nodes a hypothesis is made of. A beam continues its hypotheses in
-another order at nearly every step; that changes the mask and moves no keys. To attention, the
+The hypotheses of a beam differ only in their last tokens. So the keys and values of each token are
+stored once, as a node. A mask says which nodes belong to a hypothesis. Beam search reorders the
+hypotheses at nearly every step; that changes the mask, but moves no keys. In attention, the
 hypotheses of an item are the queries of one sequence.
 
-Which node belongs to what is kept in arrays, not tensors: they are small, and there are many steps.
+The bookkeeping of nodes uses numpy arrays, not tensors: they are small, and there are many steps.
 
-Shapes: N hypotheses, B items, W most hypotheses of an item, L blocks, M nodes that there is room
-for, E length of the encoder's output, H heads, K head width.
+Shapes: N hypotheses, B items, W largest number of hypotheses per item, L blocks, M capacity in
+nodes, E length of the encoder's output, H heads, K head width.
 """
 
 from collections.abc import Sequence
@@ -22,35 +22,35 @@ from torch import Tensor
 
 from heedful.layers.cache import KeyValue
 
-_ROOM = 16
-"""How many nodes room is made for at once. All nodes are copied each time, so that those of a head
-have no gaps between them: products in half precision would copy them first, each time."""
+_GROWTH = 16
+"""Number of nodes by which the capacity grows. Growing copies all nodes, so that the nodes of a
+head stay contiguous. With gaps, every half-precision product would copy them first."""
 
 
-_STEP = 8
+_ROUNDING = 8
 
 
 def rounded_up(count: int) -> int:
-    """Return how many rows to compute where only ``count`` are wanted: few sizes occur in a search.
+    """Return the number of rows to compute when ``count`` are needed, to get only a few sizes.
 
-    The first product of another size makes a kernel, which takes longer than most products.
+    The first product of a new size creates a kernel, which takes longer than most products.
 
     Args:
         count: at least 1.
     """
-    if count < _STEP:
+    if count < _ROUNDING:
         return 1 << (count - 1).bit_length()
-    return -(-count // _STEP) * _STEP
+    return -(-count // _ROUNDING) * _ROUNDING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Grid:
-    """Hypotheses laid out as rows of items, each with as many cells as the largest item needs."""
+    """Hypotheses in a grid of one row per item, with W cells per row."""
 
     items: NDArray[np.int64]
     """The item of each hypothesis. Shape (N,)."""
     cells: NDArray[np.int64] | None
-    """The number of its cell, row by row; None where the hypotheses fill the grid. Shape (N,)."""
+    """Row-major index of each hypothesis's cell; None if the grid is full. Shape (N,)."""
     batch: int
     """B."""
     width: int
@@ -58,11 +58,11 @@ class Grid:
 
     @classmethod
     def of(cls, items: NDArray[np.int64], batch: int) -> "Grid":
-        """Lay out hypotheses.
+        """Return the grid of hypotheses.
 
         Args:
-            items: the item of each, 0 to B - 1. Shape (N,).
-            batch: B. Rows of items without a hypothesis are empty.
+            items: the item of each hypothesis, 0 to B - 1. Shape (N,).
+            batch: B. Rows of items without hypotheses are empty.
         """
         counts = np.bincount(items, minlength=batch)  # (B,)
         width = int(counts.max())
@@ -70,25 +70,25 @@ class Grid:
         starts = counts.cumsum() - counts
         cells = np.empty_like(items)
         cells[order] = np.arange(len(items)) + (np.arange(batch) * width - starts)[items[order]]
-        plain = np.array_equal(cells, np.arange(batch * width))
-        return cls(items=items, cells=None if plain else cells, batch=batch, width=width)
+        is_full = np.array_equal(cells, np.arange(batch * width))
+        return cls(items=items, cells=None if is_full else cells, batch=batch, width=width)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """Put what each hypothesis has, shape (N, ...), into the grid: shape (B, W, ...)."""
+        """Scatter values of hypotheses, shape (N, ...), into the grid: shape (B, W, ...)."""
         if self.cells is not None:
             grid = rows.new_zeros(self.batch * self.width, *rows.shape[1:])
             rows = grid.index_copy(0, torch.from_numpy(self.cells).to(rows.device), rows)
         return rows.view(self.batch, self.width, *rows.shape[1:])
 
     def collect(self, grid: Tensor) -> Tensor:
-        """Take what each hypothesis has, shape (N, ...), out of the grid; undoes ``spread``."""
+        """Gather values of hypotheses, shape (N, ...), from the grid; the inverse of ``spread``."""
         rows = grid.flatten(0, 1)
         if self.cells is None:
             return rows
         return rows.index_select(0, torch.from_numpy(self.cells).to(rows.device))
 
     def spread_array(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Do as ``spread`` with an array."""
+        """Like ``spread``, for an array."""
         if self.cells is not None:
             grid = np.zeros((self.batch * self.width, *rows.shape[1:]), dtype=rows.dtype)
             grid[self.cells] = rows
@@ -98,46 +98,46 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Compaction:
-    """How items close up after some have left: the last items move to the free rows.
+    """Compaction after items finish: the last items move into the free rows.
 
-    All others stay where they are, so that little is copied however much is kept of an item. Some
-    that have left stay, too, so that as many are kept as ``rounded_up`` says.
+    All other items stay in place, so little is copied however large the state of an item is. Some
+    finished items stay as well, so that the number of items is a ``rounded_up`` one.
     """
 
     free: NDArray[np.int64]
-    """The rows of items that are given up. Shape (G,)."""
+    """Rows of the removed items that are filled again. Shape (G,)."""
     moved: NDArray[np.int64]
-    """The items that move there. Shape (G,)."""
+    """Items that move into these rows. Shape (G,)."""
     numbers: NDArray[np.int64]
-    """The new number of each item; of those that are given up it means nothing. Shape (B,)."""
+    """New index of each item; arbitrary for removed items. Shape (B,)."""
     remaining: int
-    """How many items are kept."""
+    """Number of items kept."""
 
     @classmethod
     def of(cls, items: NDArray[np.int64], batch: int) -> "Compaction | None":
-        """Plan the moves when some of the items 0 to ``batch`` - 1 have left; None if all are kept.
+        """Plan the moves when some of the items 0 to ``batch`` - 1 finish; None if all are kept.
 
         Args:
-            items: those that remain, any of them several times. Shape (N,).
-            batch: how many there were.
+            items: the remaining items, with repetitions allowed. Shape (N,).
+            batch: number of items before.
         """
-        stays = np.bincount(items, minlength=batch) > 0  # (B,)
-        active = int(stays.sum())
+        kept = np.bincount(items, minlength=batch) > 0  # (B,)
+        active = int(kept.sum())
         remaining = min(rounded_up(active), batch)
         if remaining == batch:
             return None
-        stays[np.flatnonzero(~stays)[: remaining - active]] = True
-        free = np.flatnonzero(~stays[:remaining])
-        moved = np.flatnonzero(stays[remaining:]) + remaining
+        kept[np.flatnonzero(~kept)[: remaining - active]] = True
+        free = np.flatnonzero(~kept[:remaining])
+        moved = np.flatnonzero(kept[remaining:]) + remaining
         numbers = np.arange(batch)
         numbers[moved] = free
         return cls(free=free, moved=moved, numbers=numbers, remaining=remaining)
 
     def apply(self, rows: Tensor, dim: int = 0) -> Tensor:
-        """Move what is kept of the items in place, and return the part in use.
+        """Compact a tensor in place, and return the part in use.
 
         Args:
-            rows: what is kept.
+            rows: the state of the items.
             dim: the dimension of the items.
         """
         items = rows.movedim(dim, 0)
@@ -148,28 +148,28 @@ class Compaction:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Tree:
-    """The trees of all items. Only the newest may be used: a tree grows where older ones were."""
+    """The trees of all items. Use only the newest ``Tree``: growing overwrites older ones."""
 
     nodes: tuple[Tensor, ...]
-    """Keys and values of each block; those of a head side by side, which is how they are read. Each
-    of shape (2, B, H, M, K)."""
+    """Keys and values of each block. The nodes of a head are contiguous, in the layout that
+    attention reads. Each of shape (2, B, H, M, K)."""
     seen: NDArray[np.bool_]
-    """Which nodes each hypothesis is made of. Shape (N, M)."""
+    """Whether a node belongs to a hypothesis. Shape (N, M)."""
     newest: NDArray[np.int64]
     """The nodes of the newest tokens. Shape (B, W)."""
     grid: Grid
     length: int
-    """How many tokens each hypothesis has, the newest included."""
+    """Number of tokens of each hypothesis, including the newest."""
 
     @classmethod
     def start(cls, batch: int, *, heads: Sequence[int], head_width: int, like: Tensor) -> "Tree":
-        """Return trees without a node, of one hypothesis each.
+        """Return empty trees with one hypothesis each.
 
         Args:
             batch: B.
             heads: H of each block.
             head_width: K.
-            like: gives the type and the device.
+            like: tensor with the dtype and the device to use.
         """
         items = np.arange(batch)
         return cls(
@@ -181,32 +181,32 @@ class Tree:
         )
 
     def grow(self) -> "Tree":
-        """Return the trees with a new node for each hypothesis, which ``fill`` fills.
+        """Return the trees with a new node for each hypothesis, to be filled by ``fill``.
 
-        It takes the place of a node that no hypothesis is made of any more, where there is one.
+        A new node reuses the slot of a node that no hypothesis needs any more, if there is one.
         """
         grid, nodes = self.grid, self.nodes
         alive = np.asarray(grid.spread_array(self.seen).any(1))  # (B, M)
-        # Items that have left fill the nodes that others fill, which is the same place mostly.
+        # Finished items use the nodes of the first active item, so most items fill the same slots.
         alive[~alive.any(1)] = alive[grid.items[0]]
-        room = alive.shape[1]
-        needed = grid.width + (int(alive.sum(1).max()) if room else 0)
-        more = max(0, -(-(needed - room) // _ROOM) * _ROOM)
-        seen = np.pad(self.seen, ((0, 0), (0, more)))  # a copy: older trees keep theirs
-        if more:
-            # Zeros: a node that nobody sees has weight 0, and 0 times any number must be 0.
-            nodes = tuple(F.pad(block, (0, 0, 0, more)) for block in nodes)
-            alive = np.pad(alive, ((0, 0), (0, more)))
+        capacity = alive.shape[1]
+        needed = grid.width + (int(alive.sum(1).max()) if capacity else 0)
+        extra = max(0, -(-(needed - capacity) // _GROWTH) * _GROWTH)
+        seen = np.pad(self.seen, ((0, 0), (0, extra)))  # a copy: older trees keep theirs
+        if extra:
+            # Pad with zeros: unused nodes get weight 0, and 0 times NaN would not be 0.
+            nodes = tuple(F.pad(block, (0, 0, 0, extra)) for block in nodes)
+            alive = np.pad(alive, ((0, 0), (0, extra)))
         newest = alive.argsort(axis=1, kind="stable")[:, : grid.width]  # (B, W)
         cells = newest.reshape(-1)
         seen[np.arange(len(seen)), cells if grid.cells is None else cells[grid.cells]] = True
         return Tree(nodes=nodes, seen=seen, newest=newest, grid=grid, length=self.length + 1)
 
     def fill(self, block: int, new: Tensor) -> Tensor:
-        """Fill the newest nodes of a block, and return all.
+        """Fill the newest nodes of a block, and return all nodes.
 
         Args:
-            block: its number.
+            block: index of the block.
             new: keys and values. Shape (B, W, 2, H, K).
 
         Returns:
@@ -224,15 +224,14 @@ class Tree:
 
     @property
     def mask(self) -> NDArray[np.bool_]:
-        """Which nodes each hypothesis attends to; none in cells without one. Shape (B, W, M)."""
+        """The nodes each hypothesis attends to; none in empty cells. Shape (B, W, M)."""
         return self.grid.spread_array(self.seen)
 
     def blocks(self, crosses: Sequence[Tensor]) -> list["BlockTree"]:
-        """Return what each block goes on from.
+        """Return the KV cache of each block.
 
         Args:
-            crosses: the keys and values that each block attends to in the encoder's output of each
-                item. Each of shape (2, B, H, E, K).
+            crosses: cross-attention keys and values of each block. Each of shape (2, B, H, E, K).
         """
         return [
             BlockTree(tree=self, block=number, cross_attention=KeyValue(cross[0], cross[1]))
@@ -240,14 +239,14 @@ class Tree:
         ]
 
     def select(self, rows: NDArray[np.int64]) -> tuple["Tree", "Compaction | None"]:
-        """Return the trees of some hypotheses, and how the items that remain close up.
+        """Return the trees of the given hypotheses, and the compaction of the remaining items.
 
         Args:
-            rows: numbers of hypotheses, in any order, any of them several times. Shape (N,).
+            rows: indices of hypotheses, in any order, with repetitions allowed. Shape (N,).
 
         Returns:
-            The second is None where all items are kept. Apply it once to all else that is kept of
-            the items.
+            The compaction is None if all items are kept. Apply it once to every other state of the
+            items.
         """
         items = self.grid.items[rows]
         nodes, batch = self.nodes, self.grid.batch
@@ -268,22 +267,21 @@ class Tree:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class BlockTree:
-    """What one block has computed of the hypotheses of all items: a ``Past`` of B sequences.
+    """The KV cache of one block for the hypotheses of all items: a ``Past`` of B sequences.
 
-    The nodes stand in no order, so a block whose positions give a bias by the places of keys
-    cannot go on from it.
+    The nodes are unordered, so a block with a relative position bias cannot use this cache.
     """
 
     tree: Tree
-    """Grown by the newest tokens."""
+    """The tree, already grown by the newest tokens."""
     block: int
-    """The number of the block."""
+    """Index of the block."""
     cross_attention: KeyValue | None
-    """Of each item. Shapes (B, H, E, K)."""
+    """Cross-attention keys and values of each item. Shapes (B, H, E, K)."""
 
     @property
     def length(self) -> int:
-        """How many tokens each hypothesis has before the newest."""
+        """Number of tokens of each hypothesis before the newest."""
         return self.tree.length - 1
 
     def extend(self, new: KeyValue) -> KeyValue:

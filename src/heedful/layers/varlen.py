@@ -1,10 +1,10 @@
-"""Attention of texts one after the other, without padding between them: torch's kernel for a GPU.
+"""Variable-length attention of packed texts by torch's kernel for GPUs.
 
-It takes no bias, and half precision alone. Elsewhere sequences are padded to attend to each other;
-see ``packing.py``. The kernel is that of ``torch.nn.attention.varlen``, called without what is
-around it there: that drops no weights, and takes the host a millisecond for each block.
+The kernel supports no bias, and only half precision. Otherwise sequences are padded for attention;
+see ``packing.py``. It is the kernel of ``torch.nn.attention.varlen``, called directly. The wrapper
+there has no dropout, and costs a millisecond per block on the host.
 
-Shapes: B texts, N tokens of all of them, H heads, K head width; R rows of S tokens, R * S = N.
+Shapes: B texts, N tokens of all texts, H heads, K head width; R rows of S tokens, R * S = N.
 """
 
 from functools import lru_cache
@@ -13,40 +13,40 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_WIDEST = 256
-"""The greatest K of the kernel; it must be a multiple of 8."""
+_MAX_HEAD_WIDTH = 256
+"""The largest K that the kernel supports; K must be a multiple of 8."""
 
 _AMPERE = (8, 0)
-"""The first generation of GPUs for which it is made."""
+"""Compute capability of the first GPUs that the kernel supports."""
 
 
 class Bounds(NamedTuple):
-    """Where texts start and end that stand one after the other."""
+    """Start and end of each text in a packed sequence."""
 
     starts: Tensor
-    """Where each text starts, and the last one ends. Shape (B + 1,), int32."""
+    """Cumulative sequence lengths: 0, then the end of each text. Shape (B + 1,), int32."""
     longest: int
-    """At least the length of the longest."""
+    """The length of the longest text, or an upper bound."""
 
     @property
     def single(self) -> "Bounds":
-        """Return those of as many texts of one token."""
-        numbers = torch.arange(len(self.starts), dtype=torch.int32, device=self.starts.device)
-        return Bounds(numbers, 1)
+        """Return the bounds of the same number of texts of one token each."""
+        starts = torch.arange(len(self.starts), dtype=torch.int32, device=self.starts.device)
+        return Bounds(starts, 1)
 
 
 @lru_cache
 def has_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:
-    """Tell whether the kernel runs on a device, in a format, for heads of a width."""
+    """Return whether the kernel supports a device, a dtype and a head width."""
     half = dtype in (torch.bfloat16, torch.float16)
-    if device.type != "cuda" or not half or head_width % 8 or head_width > _WIDEST:
+    if device.type != "cuda" or not half or head_width % 8 or head_width > _MAX_HEAD_WIDTH:
         return False
     recent = torch.cuda.get_device_capability(device) >= _AMPERE
     return recent and torch.backends.cuda.is_flash_attention_available()
 
 
 flash_attention = torch.ops.aten._flash_attention_forward
-"""Torch's kernel (Dao 2023), whose derivative torch knows."""
+"""Torch's FlashAttention kernel (Dao 2023), which supports autograd."""
 
 
 def attend_texts(
@@ -59,16 +59,16 @@ def attend_texts(
     causal: bool,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Mix the values of each text by how well their keys fit its queries.
+    """Return the softmax-weighted values of packed texts; tokens attend within their text.
 
     Args:
-        query: the queries of one text after the other. Shape (R, H, S, K).
-        key: shape (1, H, N, K), of the same texts.
+        query: the queries of all texts. Shape (R, H, S, K).
+        key: the keys of the same texts. Shape (1, H, N, K).
         value: shape (1, H, N, K).
-        queries: of the queries.
-        keys: of the keys.
-        causal: whether a query may attend to no key after it.
-        dropout: probability with which a weight is dropped.
+        queries: bounds of the queries.
+        keys: bounds of the keys.
+        causal: whether attention is causal.
+        dropout: dropout probability of the weights.
 
     Returns:
         Shape (R, H, S, K).
@@ -85,6 +85,6 @@ def attend_texts(
         keys.longest,
         dropout,
         causal,
-        False,  # what was drawn is not shown
+        False,  # do not return the dropout mask
     )[0]
     return mixed.view(rows, length, *mixed.shape[1:]).transpose(1, 2)

@@ -1,6 +1,6 @@
-"""From predictions and truth to scores, and from scores to tables and pictures.
+"""Metrics: scores of predictions against the ground truth, and tables and plots of the scores.
 
-Names are looked up at first use: answers need none of them.
+Names are imported lazily, at first use: prediction needs none of them.
 """
 
 from importlib import import_module

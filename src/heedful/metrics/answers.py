@@ -1,10 +1,11 @@
-"""Scores of answers to questions: torchmetrics compares words, this file characters, and counts.
+"""Question-answering scores: exact match and F1 over words (by torchmetrics) or characters.
 
-Where there are no spaces between words, answers are compared as CMRC 2018 does (Cui et al. 2019, "A
-Span-Extraction Dataset for Chinese Machine Reading Comprehension", and the program that scores it).
+Text without spaces between words is scored as in CMRC 2018 (Cui et al. 2019, "A Span-Extraction
+Dataset for Chinese Machine Reading Comprehension", and its evaluation script).
 
-A question may have no answer (SQuAD 2.0, Rajpurkar et al. 2018). A model gives no answer if its
-margin, by which "no answer" outscores its best answer, is above a threshold.
+A question may have no answer (SQuAD 2.0, Rajpurkar et al. 2018). The margin is the score of "no
+answer" minus the score of the best answer. A model gives no answer if the margin is above a
+threshold.
 """
 
 import re
@@ -25,10 +26,10 @@ KEYS = ("exact_match", "f1")
 
 
 class AnswerScores:
-    """Collects answers and scores them; it keeps some numbers for each question.
+    """Collects answers and scores them. Memory grows with the number of questions.
 
     Args:
-        no_answer: whether the model may give no answer, so that a threshold decides.
+        no_answer: whether the model may give no answer, decided by a threshold.
     """
 
     def __init__(self, no_answer: bool = False) -> None:
@@ -50,14 +51,14 @@ class AnswerScores:
         margin: float,
         unspaced: bool = False,
     ) -> None:
-        """Count one question.
+        """Add one question.
 
         Args:
-            best: the model's best answer, whether it gave it or not.
-            right: all right answers; none if the question has no answer.
+            best: the model's best answer, even if the model gave no answer.
+            right: all correct answers; empty if the question has no answer.
             answered: whether the model gave its best answer.
-            margin: by how much "no answer" outscored it.
-            unspaced: whether the text has no spaces between words, so that characters count.
+            margin: score of "no answer" minus the score of the best answer.
+            unspaced: whether the text has no spaces between words. If so, characters are compared.
         """
         self._answerable.append(bool(right))
         self._answered.append(answered)
@@ -70,24 +71,28 @@ class AnswerScores:
         self._by_words.append(compare(answer, right, no_answer=self._no_answer))
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted so far, ready for JSON.
+        """Return the scores of all questions added so far, ready for JSON.
 
-        ``exact_match`` and ``f1`` are means from 0 to 1 of the official SQuAD scores: answers are
-        compared without case, punctuation and articles, as a whole or as bags of words, each with
-        the nearest right answer. ``items`` counts the questions.
+        ``exact_match`` and ``f1`` are means of the official SQuAD scores, from 0 to 1. Case,
+        punctuation and articles are ignored. Exact match compares whole answers; F1 compares bags
+        of words. Each answer is compared with the closest correct answer. ``items`` is the number
+        of questions.
 
         If some questions have no answer, ``answerable`` and ``unanswerable`` hold the same three
-        for either kind. If the model may give no answer, ``best_threshold`` holds the threshold
-        with the highest ``f1`` on these questions, and its scores.
+        values for the two kinds of question. If the model may give no answer, ``best_threshold``
+        holds the threshold with the highest ``f1`` on these questions, and its scores.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no question was added.
         """
         if not self._answered:
             raise UserError("no questions to score: the data is empty")
         answerable, answered = np.array(self._answerable), np.array(self._answered)
-        with_answer, without = np.array(self._with_answer), np.array(self._without_answer)  # (N, 2)
-        scores = np.where(answered[:, None], with_answer, without)
+        with_answer, without_answer = (
+            np.array(self._with_answer),
+            np.array(self._without_answer),
+        )  # (N, 2)
+        scores = np.where(answered[:, None], with_answer, without_answer)
         result: dict[str, Any] = _means(scores)
         if self._unspaced:
             result["compared_by"] = self._compared_by()
@@ -97,7 +102,7 @@ class AnswerScores:
             result["unanswerable"] = _means(scores[~answerable])
         if self._no_answer:
             result["best_threshold"] = _best_threshold(
-                np.array(self._margins), with_answer, without
+                np.array(self._margins), with_answer, without_answer
             )
         return result
 
@@ -110,14 +115,16 @@ class AnswerScores:
 def compare(
     answer: str, right: Sequence[str], *, unspaced: bool = False, no_answer: bool = False
 ) -> tuple[float, ...]:
-    """Return the exact match and the F1 of one answer; an empty one is right if there is none.
+    """Return the exact match and F1 of one answer.
+
+    An empty answer is correct if there is no correct answer.
 
     Args:
-        answer: the answer.
-        right: the right ones; the nearest counts, for each score.
-        unspaced: whether characters count rather than words.
-        no_answer: whether the model may give no answer. As in the program of SQuAD 2.0 a right
-            answer of nothing but articles and punctuation then counts for none.
+        answer: the predicted answer.
+        right: the correct answers. Each score is the maximum over them.
+        unspaced: whether to compare characters instead of words.
+        no_answer: whether the model may give no answer. If so, correct answers made only of
+            articles and punctuation are dropped, as in the SQuAD 2.0 script.
     """
     if unspaced:
         scores_of = [_by_characters(answer, one) for one in right or [""]]
@@ -134,64 +141,68 @@ def compare(
 
 
 def _has_words(text: str) -> bool:
-    """Tell whether anything of an answer is compared by words: articles and punctuation are not."""
+    """Return whether an answer has a word left after removing articles and punctuation."""
     words = "".join(one for one in text.lower() if one not in string.punctuation)
     return bool(_ARTICLE.sub(" ", words).strip())
 
 
 _ARTICLE = re.compile(r"\b(a|an|the)\b")
-_MARKS = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-"""The punctuation that CMRC's program leaves out."""
+_PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
+"""The punctuation that the CMRC script removes."""
 _UNITS = re.compile(rf"[{HAN}{KANA}]")
 
 
 def _by_characters(answer: str, right: str) -> tuple[float, float]:
-    """Compare two answers without their marks and capitals.
+    """Return the exact match and F1 of two answers, ignoring punctuation and case.
 
-    F1 is that of the longest run of units that both have.
+    F1 is computed from the longest common substring, measured in units.
     """
     first, second = (
-        "".join(one for one in text.lower().strip() if one not in _MARKS)
+        "".join(one for one in text.lower().strip() if one not in _PUNCTUATION)
         for text in (answer, right)
     )
     units = [_mixed_units(text) for text in (first, second)]
     if not all(units):
         return float(first == second), float(first == second)
     blocks = SequenceMatcher(None, units[0], units[1], autojunk=False)
-    same = blocks.find_longest_match().size
-    return float(first == second), 2 * same / sum(map(len, units))
+    overlap = blocks.find_longest_match().size
+    return float(first == second), 2 * overlap / sum(map(len, units))
 
 
 def _mixed_units(text: str) -> list[str]:
-    """Split a text into ideographs and kana, and words and marks between them."""
+    """Split a text into single ideographs and kana, and the words and punctuation between them."""
     from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     tokenizer: Any = Tokenizer13a
-    apart: str = tokenizer()(_UNITS.sub(r" \g<0> ", text))
-    return apart.split()
+    tokenized: str = tokenizer()(_UNITS.sub(r" \g<0> ", text))
+    return tokenized.split()
 
 
 def _means(scores: NDArray[np.float64]) -> dict[str, float]:
     means = scores.mean(axis=0) if len(scores) else np.zeros(len(KEYS))
-    # The library computes in single precision, so further digits are noise.
+    # torchmetrics computes in single precision, so further digits are noise.
     return {"items": len(scores)} | dict(zip(KEYS, means.round(6).tolist(), strict=True))
 
 
 def _best_threshold(
-    margins: NDArray[np.float64], with_answer: NDArray[np.float64], without: NDArray[np.float64]
+    margins: NDArray[np.float64],
+    with_answer: NDArray[np.float64],
+    without_answer: NDArray[np.float64],
 ) -> dict[str, float]:
-    """Try every margin as the threshold, and one below all of them.
+    """Return the threshold with the highest F1, and its scores.
+
+    Tries every margin as the threshold, and one value below all of them.
 
     Shape:
         margins (N,); the scores with and without the answer (N, 2).
     """
     order = np.argsort(margins, kind="stable")
     ordered = margins[order]
-    gains = (with_answer - without)[order].cumsum(axis=0)
-    totals = without.sum(axis=0) + np.vstack([np.zeros(len(KEYS)), gains])  # (N + 1, 2)
-    # Row k answers the first k questions, which is possible only if the next margin differs.
-    possible = np.append(np.append(True, ordered[1:] != ordered[:-1]), True)
-    best = int(np.where(possible, totals[:, KEYS.index("f1")], -1).argmax())
+    gains = (with_answer - without_answer)[order].cumsum(axis=0)
+    totals = without_answer.sum(axis=0) + np.vstack([np.zeros(len(KEYS)), gains])  # (N + 1, 2)
+    # Row k answers the first k questions. This is possible only if the next margin differs.
+    is_valid = np.append(np.append(True, ordered[1:] != ordered[:-1]), True)
+    best = int(np.where(is_valid, totals[:, KEYS.index("f1")], -1).argmax())
     threshold = ordered[best - 1] if best else ordered[0] - 1
     scores = _means((totals[best] / len(margins))[None])
     return {"threshold": float(threshold)} | {key: scores[key] for key in KEYS}

@@ -1,6 +1,6 @@
-"""Whether probabilities can be taken at their word (Guo et al. 2017).
+"""Calibration of predicted probabilities (Guo et al. 2017).
 
-Shapes: N decisions.
+Shapes: N predictions.
 """
 
 from dataclasses import dataclass
@@ -10,34 +10,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 CALIBRATION_BINS = 15
-"""Bins of the calibration error, as many as in Guo et al. 2017."""
+"""Number of bins of the calibration error, as in Guo et al. 2017."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bin:
-    """Decisions of about the same probability."""
+    """Statistics of the predictions whose confidence falls into one bin."""
 
     low: float
     high: float
     count: int
     confidence: float
-    """The mean of their probabilities."""
+    """Mean confidence of the predictions."""
     accuracy: float
-    """The share of them that are right."""
+    """Fraction of the predictions that are correct."""
 
 
 class Calibration:
-    """Counts decisions in bins of their probabilities. Its memory does not grow with the data."""
+    """Bins predictions by confidence. Its memory does not grow with the data."""
 
     def __init__(self) -> None:
         self._counts, self._confidences, self._right = np.zeros((3, CALIBRATION_BINS))
 
     def update(self, confidence: NDArray[Any], right: NDArray[Any]) -> None:
-        """Count some decisions.
+        """Add a batch of predictions.
 
         Args:
-            confidence: the probability of each. Shape (N,).
-            right: whether it is right: true or false, or 1 or 0. Shape (N,).
+            confidence: the probability of each prediction. Shape (N,).
+            right: whether each prediction is correct: booleans, or 1 and 0. Shape (N,).
         """
         bins = bins_of(confidence)
         for sums, weights in (
@@ -48,7 +48,7 @@ class Calibration:
             sums += np.bincount(bins, weights, minlength=CALIBRATION_BINS)
 
     def bins(self) -> list[Bin]:
-        """Return the bins that hold a decision, the least sure first."""
+        """Return the non-empty bins, lowest confidence first."""
         return [
             Bin(
                 low=number / CALIBRATION_BINS,
@@ -63,13 +63,13 @@ class Calibration:
 
 
 def bins_of(confidence: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the number of the bin of each probability; a bin holds its upper edge. Shape (N,)."""
-    numbers = np.ceil(confidence.astype(np.float64) * CALIBRATION_BINS) - 1
-    bins: NDArray[np.int64] = np.clip(numbers, 0, CALIBRATION_BINS - 1).astype(np.int64)
+    """Return the bin index of each probability; a bin includes its upper edge. Shape (N,)."""
+    indices = np.ceil(confidence.astype(np.float64) * CALIBRATION_BINS) - 1
+    bins: NDArray[np.int64] = np.clip(indices, 0, CALIBRATION_BINS - 1).astype(np.int64)
     return bins
 
 
 def calibration_error(bins: list[Bin]) -> float:
-    """Return the expected calibration error: how far, on average, sure is from right."""
+    """Return the expected calibration error: the mean gap between confidence and accuracy."""
     total = sum(one.count for one in bins)
     return sum(one.count * abs(one.accuracy - one.confidence) for one in bins) / max(total, 1)

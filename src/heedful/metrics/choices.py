@@ -1,4 +1,4 @@
-"""Scores of choices, batch by batch."""
+"""Accuracy of multiple-choice predictions, updated batch by batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,13 +7,13 @@ from heedful.errors import UserError
 
 
 class ChoiceScores:
-    """Counts choices and how many are right."""
+    """Counts the predicted choices and the correct ones."""
 
     def __init__(self) -> None:
         self._items = self._right = 0
 
     def update(self, chosen: Sequence[int], right: Sequence[int]) -> None:
-        """Count a batch; choices are numbered from 0."""
+        """Add a batch of predicted and correct choices, numbered from 0."""
         self._items += len(chosen)
         self._right += sum(one == other for one, other in zip(chosen, right, strict=True))
 
@@ -21,7 +21,7 @@ class ChoiceScores:
         """Return ``items`` and ``accuracy``, ready for JSON.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no item was added.
         """
         if not self._items:
             raise UserError("no items to score: the data is empty")

@@ -1,4 +1,4 @@
-"""Scores of a classifier, batch by batch: this file counts, and scikit-learn scores the counts."""
+"""Classification metrics: counts accumulated batch by batch, and scored by scikit-learn."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ class ClassificationScores:
     Args:
         labels: names of the classes, in the order of the model's outputs.
         multi_label: whether an item may have any number of labels instead of exactly one.
-        threshold: the least probability of a predicted label; for multi-label only.
+        threshold: the lowest probability of a predicted label; for multi-label only.
     """
 
     def __init__(
@@ -31,17 +31,17 @@ class ClassificationScores:
         self.threshold = threshold
         self._items = self._right = 0
         size = len(self.labels)
-        # Single-label, how often each class was taken for each, (C, C); multi-label, how often each
-        # label was right, added and missed, (3, C).
+        # Single-label: the confusion matrix, (C, C). Multi-label: true positives, false positives
+        # and false negatives of each label, (3, C).
         self._counts = np.zeros((3 if multi_label else size, size), np.int64)
         self._calibration = Calibration()
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
-        """Count a batch.
+        """Add a batch.
 
         Shape:
             probabilities: (N, C).
-            targets: (N,) class numbers, or (N, C) zeros and ones for multi-label.
+            targets: (N,) class indices, or (N, C) zeros and ones for multi-label.
 
         Raises:
             UserError: a probability is not a number.
@@ -70,25 +70,29 @@ class ClassificationScores:
         self._calibration.update(confidence, right)
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted so far, ready for JSON.
+        """Return the scores of all items added so far, ready for JSON.
 
         For single-label data: ``items``, ``accuracy``, ``macro_f1``, ``matthews`` (Gorodkin 2004;
         0 if it is undefined because all items have, or are predicted to have, the same class),
-        ``ece`` (expected calibration error of the likeliest class), ``per_class`` and ``confusion``
-        (rows are the true classes). For multi-label data: ``items``, ``accuracy`` (all labels of an
-        item are right), ``macro_f1``, ``micro_f1`` and ``per_class``.
+        ``ece`` (expected calibration error of the predicted class), ``per_class`` and ``confusion``
+        (rows are the true classes). For multi-label data: ``items``, ``accuracy`` (the fraction of
+        items with all labels correct), ``macro_f1``, ``micro_f1`` and ``per_class``.
 
         ``per_class`` has ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true items)
-        in label order; 0 divided by 0 is 0. ``macro_f1`` is the mean F1 of all labels; in
-        single-label data only of classes that occur in the truth or in the predictions.
+        in label order; 0 divided by 0 is 0. ``macro_f1`` is the mean F1 of all labels. For
+        single-label data it covers only classes that occur in the targets or the predictions.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no item was added.
         """
         if self._items == 0:
             raise UserError("no items to score: the data is empty")
         size = len(self.labels)
-        cells = _of_labels(self._counts) if self.multi_label else _of_classes(self._counts)
+        cells = (
+            _counts_of_labels(self._counts)
+            if self.multi_label
+            else _counts_of_classes(self._counts)
+        )
         columns = rates(cells, range(size), average=None)
         per_class = [
             {"label": label, "precision": p, "recall": r, "f1": f1, "support": int(support)}
@@ -96,39 +100,39 @@ class ClassificationScores:
                 self.labels, *(column.tolist() for column in columns), strict=True
             )
         ]
-        seen = range(size) if self.multi_label else cells.seen()
+        scored = range(size) if self.multi_label else cells.seen()
         scores = {
             "items": self._items,
             "accuracy": self._right / self._items,
-            "macro_f1": float(rates(cells, seen, average="macro")[2]),
+            "macro_f1": float(rates(cells, scored, average="macro")[2]),
         }
         if self.multi_label:
-            micro_f1 = float(rates(cells, seen, average="micro")[2])
+            micro_f1 = float(rates(cells, scored, average="micro")[2])
             return {**scores, "micro_f1": micro_f1, "per_class": per_class}
         return {
             **scores,
-            "matthews": _correlation(cells),
+            "matthews": _matthews_correlation(cells),
             "ece": calibration_error(self._calibration.bins()),
             "per_class": per_class,
             "confusion": self._counts.tolist(),
         }
 
 
-def _of_classes(confusion: NDArray[np.int64]) -> Counts:
+def _counts_of_classes(confusion: NDArray[np.int64]) -> Counts:
     true, predicted = confusion.nonzero()
     return Counts(true, predicted, confusion[true, predicted])
 
 
-def _of_labels(counts: NDArray[np.int64]) -> Counts:
-    """Count the decision for each label as one for it or for another, which is number C."""
+def _counts_of_labels(counts: NDArray[np.int64]) -> Counts:
+    """Turn each label's counts into binary decisions: the label, or "other" with index C."""
     size = counts.shape[1]
     label, other = np.arange(size), np.full(size, size)
     true, predicted = np.stack([label, other, label]), np.stack([label, label, other])
     return Counts(true.ravel(), predicted.ravel(), counts.ravel())
 
 
-def _correlation(cells: Counts) -> float:
-    # Undefined: scikit-learn returns 0, and warns.
+def _matthews_correlation(cells: Counts) -> float:
+    # Undefined with one class: scikit-learn would return 0 and warn.
     if min(len(np.unique(side)) for side in (cells.true, cells.predicted)) < 2:
         return 0.0
     from sklearn.metrics import matthews_corrcoef

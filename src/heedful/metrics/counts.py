@@ -1,6 +1,6 @@
-"""How often each class was taken for each, and what scikit-learn makes of that.
+"""Counts of (true, predicted) class pairs, and their precision, recall and F1 by scikit-learn.
 
-Whoever counts needs no memory for each item, and gets what the items would give one by one.
+Counting needs no memory per item and gives the same scores as the individual items.
 
 Shapes: M pairs of a true and a predicted class, L labels.
 """
@@ -17,15 +17,15 @@ _NO_LABEL = -1
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Numbers of items. Each of shape (M,), int64."""
+    """Number of items of each pair of a true and a predicted class. Each of shape (M,), int64."""
 
     true: NDArray[np.int64]
     predicted: NDArray[np.int64]
     number: NDArray[np.int64]
-    """How many items have this true and this predicted class."""
+    """Number of items with this true and this predicted class."""
 
     def seen(self) -> list[int]:
-        """Return the classes that are true or predicted of any item, in order."""
+        """Return the sorted classes that occur as a true or predicted class."""
         classes: list[int] = np.union1d(self.true, self.predicted).tolist()
         return classes
 
@@ -33,17 +33,17 @@ class Counts:
 def rates(
     counts: Counts, labels: Sequence[int], *, average: Literal["macro", "micro"] | None
 ) -> tuple[Any, Any, Any, Any]:
-    """Return precision, recall, F1 and how often a label is true; 0 divided by 0 is 0.
+    """Return precision, recall, F1 and support; 0 divided by 0 is 0.
 
     Args:
-        counts: of the items.
-        labels: which classes count. Others are only what these are taken for.
-        average: of F1 over the labels; None for one number each, shape (L,).
+        counts: the counts of class pairs.
+        labels: the classes to score. Other classes matter only in mistakes about these.
+        average: how to average over the labels; None for one value per label, shape (L,).
     """
     # Takes a second to import, so it is imported when something is scored.
     from sklearn.metrics import precision_recall_fscore_support
 
-    # It refuses counts that are all 0: one item of no label more changes nothing.
+    # scikit-learn rejects weights that are all 0. Add one item of no label: it changes no score.
     true, predicted = (np.append(side, _NO_LABEL) for side in (counts.true, counts.predicted))
     result: tuple[Any, Any, Any, Any] = precision_recall_fscore_support(
         true,

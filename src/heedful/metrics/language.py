@@ -1,4 +1,4 @@
-"""Scores of masked and next tokens and sentences, batch by batch."""
+"""Language-modelling scores: masked tokens, next tokens and sentence pairs, batch by batch."""
 
 import math
 from typing import Any
@@ -11,12 +11,12 @@ from heedful.errors import UserError
 
 
 class LanguageScores:
-    """Scores the prediction of masked tokens, and of how the texts of pairs belong together.
+    """Scores masked-token prediction and sentence-pair prediction.
 
     Its memory does not grow with the data.
 
     Args:
-        pair_metric: what the share of pairs that were predicted right is called.
+        pair_metric: key under which the accuracy of the pair prediction is reported.
     """
 
     def __init__(self, pair_metric: str | None = None) -> None:
@@ -27,17 +27,17 @@ class LanguageScores:
     def update(
         self, losses: Tensor, right: Tensor, hidden: Tensor, pair_right: Tensor | None = None
     ) -> None:
-        """Count some sequences.
+        """Add a batch of sequences.
 
         Args:
-            losses: sum of the losses of each sequence's masked tokens, in nats. Shape (N,).
-            right: how many of these tokens were predicted right. Shape (N,).
-            hidden: how many there are. Shape (N,).
-            pair_right: 1 if the prediction of how the two texts belong together is right, else 0;
+            losses: summed loss of each sequence's masked tokens, in nats. Shape (N,).
+            right: number of masked tokens predicted correctly. Shape (N,).
+            hidden: number of masked tokens. Shape (N,).
+            pair_right: 1 if the prediction of how the two texts are related is correct, else 0;
                 None for sequences of one text. Shape (N,).
 
         Raises:
-            UserError: a loss is not a number.
+            UserError: a loss is not finite.
         """
         if not losses.isfinite().all():
             raise UserError("a loss is not a number; the model is damaged")
@@ -50,13 +50,13 @@ class LanguageScores:
             self._pairs_right += int(pair_right.sum())
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted, ready for JSON.
+        """Return the scores of all sequences added, ready for JSON.
 
         ``items``, ``masked_tokens``, ``masked_accuracy``, ``perplexity`` (the exponential of the
-        mean loss of a masked token) and, for pairs, the accuracy of the name that was given.
+        mean loss of a masked token) and, for pairs, the pair accuracy under ``pair_metric``.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no masked token was added.
         """
         if not self._tokens:
             raise UserError("no items to score: the data is empty")
@@ -65,7 +65,7 @@ class LanguageScores:
             "items": self._items,
             "masked_tokens": self._tokens,
             "masked_accuracy": self._right / self._tokens,
-            "perplexity": math.exp(min(loss, 700.0)),  # what a float can hold
+            "perplexity": math.exp(min(loss, 700.0)),  # avoids float overflow
         }
         if self._pair_metric is not None and self._pairs:
             scores[self._pair_metric] = self._pairs_right / self._pairs
@@ -73,43 +73,40 @@ class LanguageScores:
 
 
 class NextTokenScores:
-    """Scores the prediction of each token from those before it.
-
-    Its memory grows with the vocabulary alone.
-    """
+    """Scores next-token prediction. Memory grows only with the vocabulary."""
 
     def __init__(self) -> None:
         self._scores = LanguageScores()
-        self._counts = np.zeros(0, np.int64)  # how often each token was to be told
+        self._counts = np.zeros(0, np.int64)  # how often each token was the target
 
     def update(self, loss: float, right: int, tokens: NDArray[np.int32]) -> None:
-        """Count a sequence.
+        """Add a sequence.
 
         Args:
-            loss: sum of the losses of its tokens, in nats.
-            right: how many of them were predicted right.
-            tokens: what was to be told. Shape (T,).
+            loss: summed loss of its tokens, in nats.
+            right: number of tokens predicted correctly.
+            tokens: ids of the target tokens. Shape (T,).
 
         Raises:
-            UserError: the loss is not a number.
+            UserError: the loss is not finite.
         """
         import torch
 
-        self._scores.update(*(torch.tensor([number]) for number in (loss, right, len(tokens))))
+        self._scores.update(*(torch.tensor([value]) for value in (loss, right, len(tokens))))
         counts = np.bincount(tokens, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         self._counts = counts
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores of everything counted, ready for JSON.
+        """Return the scores of all sequences added, ready for JSON.
 
-        ``items`` and ``tokens``; ``next_accuracy``, and ``always_commonest``, what it would be for
-        the commonest token each time; ``log_likelihood`` (a token's mean) and ``perplexity``, and
-        ``unigram_perplexity``, what it would be for knowing only how often each token stands in
-        this very data.
+        ``items``, ``tokens``, ``next_accuracy``, ``log_likelihood`` (mean per token) and
+        ``perplexity``, and two baselines. ``always_commonest`` is the accuracy of always predicting
+        the most frequent token. ``unigram_perplexity`` is the perplexity of a unigram model fitted
+        to this same data.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no token was added.
         """
         scores = self._scores.compute()
         shares = self._counts[self._counts > 0] / self._counts.sum()

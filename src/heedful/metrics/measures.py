@@ -1,9 +1,10 @@
-"""Scores as functions of how often each item counts, so that a bootstrap can draw items anew.
+"""Metrics as functions of item weights, for bootstrap resampling.
 
-The libraries score data as it is; for thousands of resamples they are too slow. Here every score
-follows from a few numbers of each item. Tests hold each equal to the library's on the whole data.
+The metric libraries are too slow for thousands of resamples. In this module every score is computed
+from a few statistics of each item. Tests check that each score equals the library's on the whole
+data.
 
-Shapes: R resamples, N items, K numbers of an item, C classes, G different numbers.
+Shapes: R resamples, N items, K statistics of an item, C classes, G distinct values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,24 +19,28 @@ from heedful.metrics.neighbours import DEPTHS
 
 Numbers: TypeAlias = NDArray[np.float64]
 Measure: TypeAlias = Callable[[Numbers, Numbers], dict[str, Numbers]]
-"""The items' numbers, (N, K), and how often each item counts, (R, N), to each score, (R,)."""
+"""Maps the items' statistics, (N, K), and the weight of each item, (R, N), to scores, (R,) each."""
 
 LOWER_IS_BETTER = frozenset({"ece", "mse", "perplexity"})
-"""Scores of which less is better."""
+"""Scores for which lower is better."""
 
 
 def ratio(above: Numbers, below: Numbers) -> Numbers:
-    """Divide; 0 divided by 0 is 0, as where the libraries score."""
+    """Return the quotient; 0 divided by 0 is 0, as in the libraries' scores."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
 def f1(true_positives: Numbers, predicted: Numbers, true: Numbers) -> Numbers:
-    """Return the harmonic mean of precision and recall."""
+    """Return F1, the harmonic mean of precision and recall, from counts."""
     return ratio(2 * true_positives, predicted + true)
 
 
 def means(*names: str) -> Measure:
-    """Measure by the mean of each of an item's numbers."""
+    """Return a measure that takes the mean of each statistic.
+
+    Args:
+        names: the name of each statistic's mean.
+    """
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
         totals = weights @ columns  # (R, K)
@@ -46,7 +51,13 @@ def means(*names: str) -> Measure:
 
 
 def both(first: Measure, second: Measure, *, at: int) -> Measure:
-    """Measure the first numbers of an item in one way, and those from ``at`` on in another."""
+    """Return a measure that combines two.
+
+    Args:
+        first: the measure of the statistics before column ``at``.
+        second: the measure of the statistics from column ``at`` on.
+        at: the index of the second measure's first column.
+    """
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
         return first(columns[:, :at], weights) | second(columns[:, at:], weights)
@@ -55,27 +66,28 @@ def both(first: Measure, second: Measure, *, at: int) -> Measure:
 
 
 def classes(size: int) -> Measure:
-    """Measure decisions for one of some classes.
+    """Return the measure of single-label classification.
 
-    An item's numbers are its true class, the likeliest one, and the probability of that.
+    An item's statistics are its true class, its predicted class, and the probability of the
+    predicted class.
 
     Args:
-        size: how many classes there are.
+        size: number of classes.
     """
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
         cells = (columns[:, 0] * size + columns[:, 1]).astype(np.int64)  # (N,)
-        matrix = _binned(cells, weights, size * size).reshape(-1, size, size)  # (R, C, C)
+        matrix = _sum_by_bin(cells, weights, size * size).reshape(-1, size, size)  # (R, C, C)
         hits = matrix.diagonal(axis1=1, axis2=2)  # (R, C)
         true, predicted, items = matrix.sum(2), matrix.sum(1), matrix.sum((1, 2))
-        seen = (true + predicted > 0).sum(1).astype(np.float64)
-        # Gorodkin 2004: the correlation of two assignments to classes.
-        spread = [items**2 - (side**2).sum(1) for side in (true, predicted)]
-        together = hits.sum(1) * items - (true * predicted).sum(1)
+        num_seen = (true + predicted > 0).sum(1).astype(np.float64)
+        # Matthews correlation for several classes (Gorodkin 2004).
+        variances = [items**2 - (side**2).sum(1) for side in (true, predicted)]
+        covariance = hits.sum(1) * items - (true * predicted).sum(1)
         return {
             "accuracy": ratio(hits.sum(1), items),
-            "macro_f1": ratio(f1(hits, predicted, true).sum(1), seen),
-            "matthews": ratio(together, np.sqrt(spread[0] * spread[1])),
+            "macro_f1": ratio(f1(hits, predicted, true).sum(1), num_seen),
+            "matthews": ratio(covariance, np.sqrt(variances[0] * variances[1])),
             "ece": _calibration_error(columns, weights),
         }
 
@@ -84,39 +96,43 @@ def classes(size: int) -> Measure:
 
 def _calibration_error(columns: Numbers, weights: Numbers) -> Numbers:
     right, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
-    gaps = _binned(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
+    gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
     return ratio(np.abs(gaps).sum(1), weights.sum(1))
 
 
-def _binned(bins: NDArray[np.int64], weights: Numbers, size: int) -> Numbers:
-    """Add up the weights of each bin. Shapes: (N,), (R, N) to (R, bins)."""
+def _sum_by_bin(bins: NDArray[np.int64], weights: Numbers, size: int) -> Numbers:
+    """Sum the weights of each bin. Shapes: (N,), (R, N) to (R, bins)."""
     return np.stack([np.bincount(bins, row, minlength=size) for row in weights])
 
 
 def label_sets(size: int) -> Measure:
-    """Measure decisions for any number of labels.
+    """Return the measure of multi-label classification.
 
-    An item's numbers are a 1 for each true label, a 1 for each predicted one, and a 1 if all are
-    right.
+    An item's statistics are a 0/1 indicator of each true label, a 0/1 indicator of each predicted
+    label, and a 1 if all labels are correct.
 
     Args:
-        size: how many labels there are.
+        size: number of labels.
     """
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
         true, predicted = columns[:, :size], columns[:, size : 2 * size]
-        hits, true, predicted = weights @ (true * predicted), weights @ true, weights @ predicted
+        true_positives, true, predicted = (
+            weights @ (true * predicted),
+            weights @ true,
+            weights @ predicted,
+        )
         return {
             "accuracy": ratio(weights @ columns[:, -1], weights.sum(1)),
-            "macro_f1": f1(hits, predicted, true).mean(1),
-            "micro_f1": f1(hits.sum(1), predicted.sum(1), true.sum(1)),
+            "macro_f1": f1(true_positives, predicted, true).mean(1),
+            "micro_f1": f1(true_positives.sum(1), predicted.sum(1), true.sum(1)),
         }
 
     return measure
 
 
 def entities(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure entities. An item's numbers: those that are right, predicted, true."""
+    """Score entity recognition. Statistics: number of correct, predicted and true entities."""
     right, predicted, true = (weights @ columns).T
     return {
         "precision": ratio(right, predicted),
@@ -126,47 +142,47 @@ def entities(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 
 def correlations(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure how two numbers of an item go together."""
+    """Return the Pearson and Spearman correlations of an item's two values."""
     first, second = columns.T
     ranks = [_ranks(side, weights) for side in (first, second)]
-    same = np.ones_like(weights)
+    ones = np.ones_like(weights)
     return {
-        "pearson": _correlation(first * same, second * same, weights),
+        "pearson": _correlation(first * ones, second * ones, weights),
         "spearman": _correlation(ranks[0], ranks[1], weights),
     }
 
 
 def estimates(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure estimates. An item's numbers: the estimate and the truth."""
+    """Score regression. Statistics: the prediction and the target."""
     errors = (columns[:, 0] - columns[:, 1]) ** 2
     return correlations(columns, weights) | {"mse": ratio(weights @ errors, weights.sum(1))}
 
 
 def _correlation(first: Numbers, second: Numbers, weights: Numbers) -> Numbers:
-    """Return Pearson's correlation of weighted items, 0 where there is none. (R, N) to (R,)."""
+    """Return the weighted Pearson correlation, 0 where it is undefined. (R, N) to (R,)."""
     items = weights.sum(1, keepdims=True)
-    one = first - (weights * first).sum(1, keepdims=True) / items
-    other = second - (weights * second).sum(1, keepdims=True) / items
-    spread = np.sqrt((weights * one**2).sum(1) * (weights * other**2).sum(1))
-    return np.clip(ratio((weights * one * other).sum(1), spread), -1, 1)
+    first_centred = first - (weights * first).sum(1, keepdims=True) / items
+    second_centred = second - (weights * second).sum(1, keepdims=True) / items
+    spread = np.sqrt((weights * first_centred**2).sum(1) * (weights * second_centred**2).sum(1))
+    return np.clip(ratio((weights * first_centred * second_centred).sum(1), spread), -1, 1)
 
 
-def _ranks(numbers: Numbers, weights: Numbers) -> Numbers:
-    """Return each item's rank in every resample, of equal numbers their mean. (R, N)."""
-    distinct, groups = np.unique(numbers, return_inverse=True)  # (G,), (N,)
-    sizes = _binned(groups, weights, len(distinct))  # (R, G)
+def _ranks(values: Numbers, weights: Numbers) -> Numbers:
+    """Return each item's rank in every resample; ties get their mean rank. Shape (R, N)."""
+    distinct, groups = np.unique(values, return_inverse=True)  # (G,), (N,)
+    sizes = _sum_by_bin(groups, weights, len(distinct))  # (R, G)
     return (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, groups]
 
 
 def neighbours(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure the search for partners. An item's number is the rank of its partner, from 1."""
+    """Score retrieval by recall at each depth. Statistic: the rank of the partner, from 1."""
     items = weights.sum(1)
     hits = {depth: (columns[:, 0] <= depth).astype(np.float64) for depth in DEPTHS}
     return {f"recall_at_{depth}": ratio(weights @ hits[depth], items) for depth in DEPTHS}
 
 
 def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure sequences with masks. An item's numbers: loss, tokens told right, tokens masked."""
+    """Score masked-token prediction. Statistics: loss, correct tokens, masked tokens."""
     loss, right, masked = (weights @ columns).T
     return {
         "masked_accuracy": ratio(right, masked),
@@ -175,7 +191,7 @@ def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 
 def next_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure running text. An item's numbers: loss, tokens told right, tokens to tell."""
+    """Score next-token prediction. Statistics: loss, correct tokens, target tokens."""
     loss, right, tokens = (weights @ columns).T
     mean = ratio(loss, tokens)
     return {
@@ -186,9 +202,10 @@ def next_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 
 def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure replaced tokens among original ones.
+    """Score replaced-token detection.
 
-    An item's numbers: its tokens, those told right, replaced, that looked replaced, and both.
+    Statistics: number of tokens, of correctly classified tokens, of replaced tokens, of tokens
+    predicted as replaced, and of replaced tokens predicted as replaced.
     """
     tokens, right, replaced, flagged, caught = (weights @ columns).T
     return {
@@ -201,8 +218,8 @@ def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 
 def likelihood(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
-    """Measure how likely texts are. An item's numbers: log-likelihood and tokens."""
-    if not columns[:, 1].any():  # it can be told of no item
+    """Score texts by their likelihood. Statistics: log-likelihood and number of tokens."""
+    if not columns[:, 1].any():  # no item has a likelihood
         return {}
     total, tokens = (weights @ columns).T
     mean = ratio(total, tokens)
@@ -210,11 +227,13 @@ def likelihood(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
 
 
 def texts(metrics: Mapping[str, Any], sizes: Sequence[int]) -> Measure:
-    """Measure written texts. An item's numbers: what it adds to each metric's statistics.
+    """Return the measure of generated texts.
+
+    An item's statistics are its contributions to the corpus statistics of each metric.
 
     Args:
-        metrics: of `heedful.metrics.generation.text_metrics`.
-        sizes: how many numbers each has.
+        metrics: from `heedful.metrics.generation.text_metrics`.
+        sizes: number of statistics of each metric.
     """
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:

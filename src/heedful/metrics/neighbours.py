@@ -1,6 +1,6 @@
-"""How often the right text is among the nearest ones.
+"""Retrieval scores: how often the correct text is among the nearest neighbours.
 
-Shapes: N pairs, M different second texts, D width of a vector.
+Shapes: N pairs, M distinct second texts, D embedding size.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,54 +14,57 @@ from heedful.errors import UserError
 DEPTHS = (1, 5, 10)
 """The k of recall@k."""
 
-_TOGETHER = 256
-"""Queries that are compared with all candidates at once."""
+_QUERY_BATCH_SIZE = 256
+"""Number of queries in a batch, compared with all candidates at once."""
 
 
 class Ranked(NamedTuple):
-    """How the candidates rank for one text."""
+    """Ranking of the candidates for one query."""
 
     nearest: int
-    """The number of the nearest candidate, from 0."""
+    """Index of the nearest candidate."""
     rank: int
-    """The place of the right candidate among all, from 1."""
+    """Rank of the correct candidate, from 1."""
 
 
 def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Ranked]:
-    """Rank the candidates of each query by the cosine.
+    """Rank the candidates for each query by cosine similarity.
 
-    Of candidates that are equally near, the earlier one is the nearer: a model that gives all texts
-    the same vector finds the first candidate for every one.
+    Ties go to the earlier candidate: a model that gives all texts the same vector ranks the first
+    candidate highest for every query.
 
     Args:
-        queries: vectors of length 1. Shape (N, D).
-        candidates: the same. Shape (M, D).
-        right: the number of each query's right candidate.
+        queries: unit vectors. Shape (N, D).
+        candidates: unit vectors. Shape (M, D).
+        right: the index of each query's correct candidate.
+
+    Yields:
+        The ranking for each query.
 
     Raises:
-        UserError: a vector is not of numbers.
+        UserError: a cosine similarity is not finite.
     """
-    numbers, partner = torch.arange(len(candidates)), torch.tensor(right)[:, None]  # (N, 1)
-    wide = candidates.double()
-    for start in range(0, len(queries), _TOGETHER):
-        rows = slice(start, start + _TOGETHER)
-        # Products of equal vectors may differ in their last bits, by where they stand.
-        cosines = (queries[rows].double() @ wide.T).float()  # (256, M)
+    indices, partner = torch.arange(len(candidates)), torch.tensor(right)[:, None]  # (N, 1)
+    candidates_double = candidates.double()
+    for start in range(0, len(queries), _QUERY_BATCH_SIZE):
+        rows = slice(start, start + _QUERY_BATCH_SIZE)
+        # Dot products of equal vectors may differ in their last bits, depending on their position
+        # in the matrix: multiply in double precision, then round.
+        cosines = (queries[rows].double() @ candidates_double.T).float()  # (256, M)
         if not cosines.isfinite().all():
             raise UserError("a vector is not of numbers; the model is damaged")
         partner_cosines = cosines.gather(1, partner[rows])
-        before = (cosines > partner_cosines) | (
-            cosines.eq(partner_cosines) & (numbers < partner[rows])
+        is_above = (cosines > partner_cosines) | (
+            cosines.eq(partner_cosines) & (indices < partner[rows])
         )
-        ranks = before.sum(1) + 1
+        ranks = is_above.sum(1) + 1
         yield from map(Ranked, cosines.argmax(1).tolist(), ranks.tolist())
 
 
 class NeighbourScores:
-    """Collects the vectors of pairs, and scores how well the first texts find the second ones.
+    """Collects embeddings of text pairs, and scores the retrieval of second texts by first texts.
 
-    A second text of several pairs is one candidate. Equally near ones are told apart as
-    `partners` says.
+    A second text that occurs in several pairs is one candidate. Ties are broken as in `partners`.
     """
 
     def __init__(self) -> None:
@@ -71,11 +74,11 @@ class NeighbourScores:
         self._indices: dict[str, int] = {}
 
     def update(self, queries: Tensor, candidates: Tensor, texts: Sequence[str]) -> None:
-        """Count pairs.
+        """Add a batch of pairs.
 
         Args:
-            queries: vectors of the first texts. Shape (N, D).
-            candidates: vectors of the second texts. Shape (N, D).
+            queries: embeddings of the first texts. Shape (N, D).
+            candidates: embeddings of the second texts. Shape (N, D).
             texts: the second texts.
         """
         self._queries.append(queries)
@@ -84,10 +87,10 @@ class NeighbourScores:
             self._candidates.setdefault(text, vector)
 
     def compute(self) -> dict[str, Any]:
-        """Return ``items``, ``candidates`` and ``recall_at_k`` for each depth, ready for JSON.
+        """Return ``items``, ``candidates`` and ``recall_at_k`` for each k, ready for JSON.
 
         Raises:
-            UserError: nothing was counted, or there is only one candidate.
+            UserError: no pair was added, or there is only one candidate.
         """
         if not self._right:
             raise UserError("no items to score: the data is empty")

@@ -1,4 +1,4 @@
-"""The confusion matrix as a picture."""
+"""Plot of the confusion matrix."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,15 +18,15 @@ _CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
 def check_confusion_picture(path: Path, *, one_label: bool) -> None:
-    """Refuse a picture that cannot be drawn.
+    """Check that the confusion matrix can be plotted.
 
     Args:
-        path: where it goes.
-        one_label: whether each text has one label.
+        path: the image file to write.
+        one_label: whether each text has exactly one label.
 
     Raises:
-        UserError: the suffix is another than ``.png`` and ``.svg``, a text may have several labels
-            or none, or matplotlib is not installed.
+        UserError: the suffix is neither ``.png`` nor ``.svg``, a text may have several labels or
+            none, or matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
@@ -39,18 +39,20 @@ def check_confusion_picture(path: Path, *, one_label: bool) -> None:
 
 
 def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
-    """Draw the confusion matrix: rows are the true classes, shaded by share.
+    """Plot the confusion matrix: rows are the true classes, shaded by fraction of the row.
 
-    A row adds up to 100 %, so a rare class is as legible as a frequent one. Every eye, and a grey
-    printer, can tell the shades of one hue apart. An SVG shows labels in any script that its viewer
-    has fonts for; a PNG those of matplotlib's own font, and of a Chinese one if there is one.
+    A row adds up to 100 %, so a rare class is as legible as a frequent one. The shades have a
+    single hue, legible to colour-blind readers and in greyscale print. An SVG shows labels in any
+    script that its viewer has fonts for. A PNG shows the scripts of matplotlib's default font, and
+    of a Chinese font if one is installed.
 
     Args:
-        scores: what :meth:`ClassificationScores.compute` returned for single-label data.
-        path: a ``.png`` or ``.svg`` file; one that exists is replaced once the new one is whole.
+        scores: result of :meth:`ClassificationScores.compute` for single-label data.
+        path: a ``.png`` or ``.svg`` file. An existing file is replaced only once the new one is
+            complete.
 
     Raises:
-        UserError: see `check_confusion_picture`; or there is no such folder.
+        UserError: see `check_confusion_picture`; or the folder does not exist.
     """
     check_confusion_picture(path, one_label="confusion" in scores)
     import matplotlib as mpl
@@ -58,18 +60,18 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
     size = len(scores["confusion"])
     cell = 0.95 if size <= 4 else 0.75 if size <= 12 else 0.4  # inches
-    # The axes fill the figure; the saved picture is wider, to hold names of any length.
+    # The axes fill the figure. The saved image is wider, to fit names of any length.
     figure = Figure(figsize=(cell * size, cell * size))
     axes = figure.add_axes((0, 0, 1, 1))
     _draw_matrix(axes, scores["confusion"], with_counts=size <= 12)
-    _name_axes(axes, scores, room=round(cell / 0.09))
+    _label_axes(axes, scores, room=round(cell / 0.09))
     options: dict[str, Any] = {"dpi": 150, "bbox_inches": "tight", "pad_inches": 0.15}
-    # The same scores give the same file; text stays text, which can be searched and read aloud.
+    # The same scores give the same file. SVG text stays text, for search and screen readers.
     with (
         mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        # Where no font has them, one line says so; the viewer of an SVG has fonts of its own.
+        # give_fonts logs its own warning for a PNG; the viewer of an SVG has its own fonts.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         give_fonts(figure, path)
         if path.suffix.lower() == ".svg":
@@ -79,7 +81,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
 
 
 def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:
-    """Shade each cell and write its share and, if there is room, its count in it."""
+    """Shade each cell and write its percentage and, if there is room, its count in it."""
     shares = [[count / max(1, sum(row)) for count in row] for row in confusion]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
     for true, row in enumerate(confusion):
@@ -89,30 +91,44 @@ def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool)
             share = shares[true][predicted]
             if with_counts:
                 above, below, percent = true - 0.12, true + 0.2, f"{_percent(share)}%"
-                axes.text(predicted, above, percent, color=_ink(share), fontsize=10, **_CENTRED)
-                axes.text(predicted, below, f"{count:,}", color=_ink(share), fontsize=8, **_CENTRED)
+                axes.text(
+                    predicted, above, percent, color=_text_colour(share), fontsize=10, **_CENTRED
+                )
+                axes.text(
+                    predicted,
+                    below,
+                    f"{count:,}",
+                    color=_text_colour(share),
+                    fontsize=8,
+                    **_CENTRED,
+                )
             else:
                 axes.text(
-                    predicted, true, _percent(share), color=_ink(share), fontsize=10, **_CENTRED
+                    predicted,
+                    true,
+                    _percent(share),
+                    color=_text_colour(share),
+                    fontsize=10,
+                    **_CENTRED,
                 )
 
 
 def _percent(share: float) -> str:
-    """Round to whole per cent, but never to 0 or 100 what is not."""
+    """Format as a whole percentage, but never round up to 100 or down to 0."""
     if share < 0.005:
         return "<1"
     return ">99" if 0.995 <= share < 1 else f"{100 * share:.0f}"
 
 
-def _ink(share: float) -> str:
-    """Return a text colour that stands out from the cell's shade; grey for a small share."""
+def _text_colour(share: float) -> str:
+    """Return a text colour that contrasts with the cell's shade; grey for a small fraction."""
     if share < 0.05:
         return "#606060"
     return "#1a1a1a" if share < 0.69 else "#ffffff"
 
 
-def _name_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
-    """Write the labels, slanted if one is too long for a cell, and the title."""
+def _label_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
+    """Set the tick labels and the title; rotate the x labels if one is too long for a cell."""
     names = [shorten(row["label"], 32) for row in scores["per_class"]]
     positions = range(len(names))
     axes.set_xticks(positions, names)
@@ -128,10 +144,10 @@ def _name_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
         ],
     )
     for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        text.set_parse_math(False)  # a label may hold dollar signs
-    between = [position - 0.5 for position in positions[1:]]
-    axes.set_xticks(between, minor=True)
-    axes.set_yticks(between, minor=True)
+        text.set_parse_math(False)  # a label may contain dollar signs
+    boundaries = [position - 0.5 for position in positions[1:]]
+    axes.set_xticks(boundaries, minor=True)
+    axes.set_yticks(boundaries, minor=True)
     axes.grid(which="minor", color="#d0d0d0", linewidth=0.5)
     axes.tick_params(which="both", length=0)
     axes.set_xlabel("predicted as", labelpad=8)

@@ -1,4 +1,4 @@
-"""Scores of predicted numbers: libraries compute, this file handles their edge cases."""
+"""Regression metrics, computed by SciPy and scikit-learn, with their edge cases handled."""
 
 import math
 from typing import Any
@@ -10,9 +10,9 @@ from heedful.errors import UserError
 
 
 class RegressionScores:
-    """Collects predicted and true numbers, and returns their correlations and squared error.
+    """Collects predictions and targets, and returns their correlations and mean squared error.
 
-    Spearman's correlation needs their ranks, so all numbers are kept: 16 bytes for each item.
+    Spearman's correlation needs ranks, so all values are kept: 16 bytes per item.
     """
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class RegressionScores:
         self._targets: list[Tensor] = []
 
     def update(self, estimates: Tensor, targets: Tensor) -> None:
-        """Count a batch.
+        """Add a batch of predictions and targets.
 
         Shape:
             both (N,).
 
         Raises:
-            UserError: an estimate is not a number.
+            UserError: a prediction is not finite.
         """
         assert estimates.shape == targets.shape
         if not estimates.isfinite().all():
@@ -37,21 +37,21 @@ class RegressionScores:
     def compute(self) -> dict[str, Any]:
         """Return ``items``, ``pearson``, ``spearman`` and ``mse``, ready for JSON.
 
-        A correlation is 0 if it is undefined, because all estimates or all targets are equal.
+        A correlation is 0 if it is undefined because all predictions or all targets are equal.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: no item was added.
         """
-        # Take a second to import, so they are imported when something is scored.
+        # These imports take a second, so they are done only here.
         from scipy.stats import pearsonr, spearmanr
         from sklearn.metrics import mean_squared_error
 
         if not self._targets or not sum(map(len, self._targets)):
             raise UserError("no items to score: the data is empty")
         estimates, targets = (torch.cat(part).numpy() for part in (self._estimates, self._targets))
-        flat = bool((estimates == estimates[0]).all() or (targets == targets[0]).all())
-        pearson = 0.0 if flat else float(pearsonr(estimates, targets).statistic)
-        spearman = 0.0 if flat else float(spearmanr(estimates, targets).statistic)
+        is_constant = bool((estimates == estimates[0]).all() or (targets == targets[0]).all())
+        pearson = 0.0 if is_constant else float(pearsonr(estimates, targets).statistic)
+        spearman = 0.0 if is_constant else float(spearmanr(estimates, targets).statistic)
         return {
             "items": len(targets),
             "pearson": pearson if math.isfinite(pearson) else 0.0,

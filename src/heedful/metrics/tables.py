@@ -1,4 +1,4 @@
-"""Scores as tables for the terminal."""
+"""Tables of scores for the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,23 +10,24 @@ from rich.text import Text
 from heedful.errors import shorten
 
 LARGEST_MATRIX = 10
-"""The most labels of a matrix that fits a terminal; else the most frequent mistakes are listed."""
+"""Most labels for a matrix to fit a terminal; above it, the most frequent mistakes are listed."""
 MOST_MISTAKES = 15
 MOST_CHANGED = 5
-_LONGEST_NAME = 28
+_MAX_NAME_LENGTH = 28
 _BY_LABEL = ("per_class", "confusion")
 
 
 def summary(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of all items, without those of each label and the confusion matrix."""
+    """Return the overall scores, without the per-label scores and the confusion matrix."""
     return {key: score for key, score in scores.items() if key not in _BY_LABEL}
 
 
 def scores_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out precision, recall, F1 and support of each class, if any, above the overall scores.
+    """Return the overall scores, below a table of each class's precision, recall, F1 and support.
 
     Args:
-        scores: what the ``compute`` of this folder's classes returned.
+        scores: result of ``compute`` of one of this package's classes. Without ``per_class`` there
+            is no table.
     """
     overall = [f"{key} {score:.4f}" for key, score in scores.items() if isinstance(score, float)]
     items = "1 item" if scores["items"] == 1 else f"{scores['items']:,} items"
@@ -39,15 +40,17 @@ def scores_table(scores: Mapping[str, Any]) -> Group:
         table.add_column(heading, justify="right")
     for row in scores["per_class"]:
         ratios = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
-        table.add_row(_name(row["label"]), *ratios, f"{row['support']:,}")
+        table.add_row(_label_text(row["label"]), *ratios, f"{row['support']:,}")
     return Group(table, line)
 
 
 def precision_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out the scores in int8 beside those of the wider precision, and say what changed.
+    """Return a table of the int8 scores next to the scores of the wider dtype.
+
+    A line below gives the number of answers that differ.
 
     Args:
-        scores: those of ``heedful evaluate --precision int8``.
+        scores: scores from ``heedful evaluate --precision int8``.
     """
     wider = scores["wider"]
     table = Table(box=None, pad_edge=False)
@@ -64,10 +67,10 @@ def precision_table(scores: Mapping[str, Any]) -> Group:
 
 
 def comparison_table(comparison: Mapping[str, Any]) -> Group:
-    """Lay out the scores of two runs with their differences, and the items that changed most.
+    """Return a table of the scores of two runs and their differences, and some changed items.
 
     Args:
-        comparison: what ``heedful compare`` prints.
+        comparison: the result that ``heedful compare`` prints.
     """
     table = Table(box=None, pad_edge=False)
     table.add_column("score")
@@ -84,22 +87,22 @@ def comparison_table(comparison: Mapping[str, Any]) -> Group:
 def _changed_line(item: Mapping[str, Any]) -> Text:
     text = shorten(" | ".join(item["texts"].values()), 60)
     first, second, truth = (
-        shorten(str(item[key]), _LONGEST_NAME) for key in ("first", "second", "truth")
+        shorten(str(item[key]), _MAX_NAME_LENGTH) for key in ("first", "second", "truth")
     )
     return Text(f"worse: {text}: {first} became {second}, true is {truth}")
 
 
 def confusion_table(scores: Mapping[str, Any]) -> Group:
-    """Lay out the confusion matrix, or for many labels its most frequent mistakes.
+    """Return a table of the confusion matrix, or for many labels its most frequent mistakes.
 
     Args:
-        scores: what :meth:`ClassificationScores.compute` returned for single-label data.
+        scores: result of :meth:`ClassificationScores.compute` for single-label data.
     """
     names = [row["label"] for row in scores["per_class"]]
     if len(names) > LARGEST_MATRIX:
         return _mistakes_table(names, scores["confusion"])
     table = Table(box=None, pad_edge=False)
-    # Columns are headed by numbers, as long names have room only in front of the rows.
+    # Columns are headed by numbers: long names fit only at the start of a row.
     table.add_column("true \\ predicted as")
     for number in range(1, len(names) + 1):
         table.add_column(str(number), justify="right")
@@ -108,7 +111,7 @@ def confusion_table(scores: Mapping[str, Any]) -> Group:
             Text(f"{count:,}", style="bold" if column == number else "") if count else Text(".")
             for column, count in enumerate(counts, 1)
         ]
-        table.add_row(Text(f"{number} ") + _name(name), *cells)
+        table.add_row(Text(f"{number} ") + _label_text(name), *cells)
     return Group(table)
 
 
@@ -129,11 +132,15 @@ def _mistakes_table(names: list[str], confusion: list[list[int]]) -> Group:
     table.add_column("of the true", justify="right")
     for count, true, predicted in mistakes[:MOST_MISTAKES]:
         share = count / sum(confusion[true])
-        table.add_row(_name(names[true]), _name(names[predicted]), f"{count:,}", f"{share:.1%}")
-    more = len(mistakes) - MOST_MISTAKES
-    return Group(table, *([Text(f"and {more:,} rarer kinds of mistake")] if more > 0 else []))
+        table.add_row(
+            _label_text(names[true]), _label_text(names[predicted]), f"{count:,}", f"{share:.1%}"
+        )
+    num_hidden = len(mistakes) - MOST_MISTAKES
+    return Group(
+        table, *([Text(f"and {num_hidden:,} rarer kinds of mistake")] if num_hidden > 0 else [])
+    )
 
 
-def _name(label: str) -> Text:
-    """Return a label as text, so that it is never parsed as markup."""
-    return Text(shorten(label, _LONGEST_NAME))
+def _label_text(label: str) -> Text:
+    """Return a label as a `Text`, so that it is never parsed as markup."""
+    return Text(shorten(label, _MAX_NAME_LENGTH))

@@ -1,8 +1,8 @@
-"""Layers composed into models, and the reference's folders read and written.
+"""Models composed of layers, which read and write the reference's folders.
 
-A family of models is a folder here with ``config.py``, ``model.py`` and, where models start from
-scratch, ``presets.py``, and a line of ``FAMILIES``. Its public names follow from that line. They
-are looked up at first use: torch is slow to import.
+A model family is a subfolder with ``config.py``, ``model.py`` and, if models can start from
+scratch, ``presets.py``, plus an entry in ``FAMILIES``. The entry defines its public names. They are
+imported at first use, because torch is slow to import.
 """
 
 from dataclasses import dataclass
@@ -10,53 +10,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 Head = Literal[
-    "body",  # none: hidden states are all that is wanted
+    "body",  # no head: the output is hidden states
     "sequence",
     "token",
     "span",
     "choice",
     "next_sentence",
-    "pointer",  # the ends of an answer, the second by the first
+    "pointer",  # start and end of an answer; the end depends on the start
     "masked_lm",
     "causal_lm",
     "permuted_lm",
     "pretraining",
     "replaced",
-    "double",  # the next word, and the right one of several texts
+    "double",  # language modelling and multiple choice
     "pixels",
     "seq2seq",
 ]
-"""What a model decides."""
+"""Kind of head of a model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
-    """Where the classes of a family are."""
+    """Location of a family's classes."""
 
     package: str
-    """The folder in ``heedful.models`` that they are in."""
+    """Subfolder of ``heedful.models``."""
     config: str
-    """The class of its configurations, in ``config.py``."""
+    """Name of the configuration class, in ``config.py``."""
     models: dict[Head, str]
-    """The class of its models with each head, in ``model.py``."""
+    """Name of the model class for each head, in ``model.py``."""
     reads: Literal["texts", "pictures"] = "texts"
-    """What its models read."""
+    """Input of the models."""
 
     def config_class(self) -> Any:
-        """Import the class of its configurations."""
+        """Import the configuration class."""
         return getattr(import_module(f"{__name__}.{self.package}.config"), self.config)
 
     def model_class(self, head: Head) -> Any:
-        """Import the class of its models with a head that it has."""
+        """Import the model class for a head that the family has."""
         return getattr(import_module(f"{__name__}.{self.package}.model"), self.models[head])
 
     def presets(self) -> dict[str, Any]:
-        """Import its sizes by name: fields of its configurations, without those of a vocabulary."""
+        """Import the presets by name: configuration fields, without those of a vocabulary."""
         presets: dict[str, Any] = import_module(f"{__name__}.{self.package}.presets").PRESETS
         return presets
 
     def generator_sizes(self) -> dict[str, float]:
-        """Import how large the generator of each of its discriminators is, by the same names."""
+        """Import the generator's width as a share of the discriminator's, by preset name."""
         sizes: dict[str, float] = import_module(
             f"{__name__}.{self.package}.presets"
         ).GENERATOR_SIZES
@@ -266,13 +266,13 @@ PUBLIC = {
     for module, names in (("config", [family.config]), ("model", family.models.values()))
     for name in names
 }
-"""The public names that follow from the table, and the modules that they are in."""
+"""Public names defined by the table, with their modules."""
 
 _OTHERS = {
     "load_model": "heedful.models.loading",
 }
 
-if TYPE_CHECKING:  # the same names, for type checkers
+if TYPE_CHECKING:  # the same names for type checkers
     from heedful.models.albert.config import AlbertConfig as AlbertConfig
     from heedful.models.albert.model import *  # noqa: F403
     from heedful.models.bert.config import BertConfig as BertConfig

@@ -1,4 +1,4 @@
-"""What bodies of one stack of blocks have in common, whatever comes before the blocks."""
+"""The base class of bodies with one stack of blocks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +17,12 @@ from heedful.models.pretrained import LoadReport, initialise, set_weights
 
 
 class Body(Model):
-    """Embeddings, a stack of blocks, perhaps a pooler.
+    """Embeddings, a stack of blocks and an optional pooler.
 
     Attributes:
-        embeddings: what is encoded, as vectors.
-        encoder: the blocks.
-        pooler: what becomes of the first token; None without one.
+        embeddings: maps the input to vectors.
+        encoder: the stack of blocks.
+        pooler: maps the first token's hidden state to the pooled output; None if there is none.
     """
 
     can_recompute = True
@@ -46,7 +46,7 @@ class Body(Model):
         self.embeddings.word_embeddings = embeddings
 
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows; see ``Model.resize_token_embeddings``."""
+        """Change the vocabulary size; see ``Model.resize_token_embeddings``."""
         old = self.get_input_embeddings()
         self.config = replace(self.config, vocab_size=size)
         new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)
@@ -58,7 +58,7 @@ class Body(Model):
         return new
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return the one of its attention to itself; in a decoder it masks cross-attention, too."""
+        """Return the mask of the self-attention heads; a decoder's also masks cross-attention."""
         return {"head_mask": (self.config.num_blocks, self.config.num_attention_heads)}
 
     def head_parameters(self) -> list[nn.Parameter]:
@@ -73,18 +73,18 @@ class Body(Model):
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks it has; 0 where layers share them, so that none can be left out."""
+        """Number of blocks; 0 if layers share blocks, so that none can be removed."""
         blocks = len(self.encoder.blocks)
         return blocks if blocks == len(self.encoder.distinct) else 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks; see ``Model.keep_blocks``."""
+        """Keep only the given blocks; see ``Model.keep_blocks``."""
         kept = renumbered(self.config.pruned_heads, numbers)
         self.encoder.keep(numbers)
         self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
-        """Take heads out of the attention of blocks to themselves; see ``pruning.prune_heads``."""
+        """Remove self-attention heads; see ``pruning.prune_heads``."""
         attentions = [block.attention for block in self.encoder.distinct]
         pruned = pruning.prune_heads(attentions, heads, self.config.pruned_heads)
         self.config = replace(self.config, pruned_heads=pruned)

@@ -1,4 +1,4 @@
-"""What configurations share: made from the keys of a ``config.json``, checked and completed."""
+"""Shared code of configurations: build from the keys of a ``config.json``, check and complete."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 IGNORED = frozenset(
     {
-        # Where the file comes from, and what it was used for.
+        # Origin and use of the file.
         *("_name_or_path", "architectures", "transformers_version", "finetuning_task"),
         *(
             "task_specific_params",
@@ -27,23 +27,23 @@ IGNORED = frozenset(
             "prefix",
             "tie_encoder_decoder",
         ),
-        # Of programs beside the reference: what they do before the model or after it.
+        # Keys of other programs, for steps before or after the model.
         *("sentence_transformers", "transformers.js_config", "_commit_hash"),
         *("model_max_length", "max_seq_length", "unk_token_id"),
-        # What the first releases wrote beside `id2label`, and of the machine.
+        # Keys that the first releases wrote beside `id2label` and about the machine.
         *("_num_labels", "xla_device"),
-        # How it was run: here an argument of the call, or the caller's choice.
+        # Run-time options, which in heedful are arguments of the call or up to the caller.
         *("torch_dtype", "dtype", "torchscript", "use_bfloat16"),
         *("gradient_checkpointing", "output_attentions", "output_hidden_states", "output_past"),
         *("return_dict", "attn_implementation", "_attn_implementation"),
         *("_attn_implementation_autoset", "tf_legacy_loss"),
-        # Ids of special tokens, which the tokenizer's files decide.
+        # Ids of special tokens, which the tokenizer's files determine.
         *("bos_token_id", "eos_token_id", "eos_token_ids", "sep_token_id", "cls_token_id"),
         *("mask_token_id", "decoder_start_token_id"),
-        # A pooler that no released model has.
+        # Options of a pooler that no released model has.
         *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
         *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
-        # Search for generated text, which old files repeat for every kind of model.
+        # Search options for generation, which old files repeat for every kind of model.
         *("bad_words_ids", "begin_suppress_tokens", "do_sample", "diversity_penalty"),
         *("early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty"),
         *("forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length"),
@@ -56,7 +56,7 @@ IGNORED = frozenset(
 """Keys of a ``config.json`` that do not change what a model computes."""
 
 MAX_LABELS = 2**20
-"""The most outputs of a classifier, each of which has a name in memory."""
+"""Maximum number of outputs of a classifier, each of which has a name in memory."""
 
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
@@ -74,26 +74,26 @@ def from_keys(
     """Build a configuration.
 
     Args:
-        kind: its class, whose fields are the keys that it takes.
+        kind: class of the configuration, whose fields are the allowed keys.
         values: keys and values.
-        where: what an error calls their source.
-        fixed: further keys, for which only one value is supported.
-        ignored: further keys, which change nothing.
+        where: source of the values, for error messages.
+        fixed: further keys, each with its only supported value.
+        ignored: further keys, which have no effect.
 
     Raises:
-        UserError: a key is unknown, or its value not supported.
+        UserError: a key is unknown, or its value is not supported.
     """
     for key, expected in fixed.items():
         if values.get(key, expected) != expected:
             raise UserError(f"{where}: {key} is {values[key]!r}; only {expected!r} is supported")
-    known = {field.name for field in fields(kind)}
+    names = {field.name for field in fields(kind)}
     for key in values:
-        if key not in known and key not in fixed and key not in ignored:
+        if key not in names and key not in fixed and key not in ignored:
             hint = "; delete it there if it does not change what the model computes"
-            near = did_you_mean(key, {*known, *fixed})
-            raise UserError(f"{where}: unknown key {key!r}{near}{hint if ignored else ''}")
+            suggestion = did_you_mean(key, {*names, *fixed})
+            raise UserError(f"{where}: unknown key {key!r}{suggestion}{hint if ignored else ''}")
     try:
-        return kind(**{key: value for key, value in values.items() if key in known})
+        return kind(**{key: value for key, value in values.items() if key in names})
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
 
@@ -101,58 +101,58 @@ def from_keys(
 def check_numbers(
     config: object, names: Iterable[str], kind: type, *, low: float = 0, below: float = math.inf
 ) -> None:
-    """Check that fields are numbers of a kind and in a range.
+    """Check that fields are numbers of the given type and in range.
 
     Args:
-        config: has them.
-        names: their names.
-        kind: ``int``, or ``float``, which an integer is, too.
-        low: the least they may be.
-        below: what they must stay below.
+        config: configuration to check.
+        names: names of the fields.
+        kind: ``int``, or ``float``, which also allows integers.
+        low: smallest allowed value.
+        below: exclusive upper bound.
 
     Raises:
-        UserError: one is not.
+        UserError: a field has the wrong type or is out of range.
     """
     kinds = (int,) if kind is int else (int, float)
     for name in names:
         value = getattr(config, name)
         if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value < below:
-            what = "an integer" if kind is int else "a number"
+            expected = "an integer" if kind is int else "a number"
             limit = "" if below == math.inf else f" and below {below}"
-            raise UserError(f"{name} is {value!r}; it must be {what} of at least {low}{limit}")
+            raise UserError(f"{name} is {value!r}; it must be {expected} of at least {low}{limit}")
 
 
 def check_sizes(config: object, widths: Iterable[str], depths: Iterable[str] = ()) -> None:
-    """Check that fields are sizes that a model can have, so that a damaged one costs no time.
+    """Check that fields are plausible sizes, so that a damaged file fails fast.
 
     Args:
-        config: has them.
-        widths: names of those of tensors.
-        depths: names of the numbers of blocks.
+        config: configuration to check.
+        widths: names of fields with tensor sizes.
+        depths: names of fields with numbers of blocks.
 
     Raises:
-        UserError: one is not.
+        UserError: a size is wrong.
     """
     check_numbers(config, widths, int, low=1, below=2**28)
     check_numbers(config, depths, int, low=1, below=1001)
 
 
 def check_multiple(config: object, width: str, parts: str) -> None:
-    """Check that a field is a multiple of another.
+    """Check that a field is a multiple of another field.
 
     Raises:
         UserError: it is not.
     """
-    whole, divisor = getattr(config, width), getattr(config, parts)
-    if whole % divisor:
-        raise UserError(f"{width} {whole} is not a multiple of {parts} {divisor}")
+    size, divisor = getattr(config, width), getattr(config, parts)
+    if size % divisor:
+        raise UserError(f"{width} {size} is not a multiple of {parts} {divisor}")
 
 
 def check_name(config: object, field: str, allowed: Collection[str]) -> None:
-    """Check that a field is one of some names.
+    """Check that a field is one of the allowed names.
 
     Raises:
-        UserError: it is not, and it names the nearest.
+        UserError: it is not. The message suggests the nearest name.
     """
     name = getattr(config, field)
     if not isinstance(name, str) or name not in allowed:
@@ -171,11 +171,11 @@ def check_switches(config: object, names: Iterable[str]) -> None:
 
 
 class HasLabels(Protocol):
-    """What a configuration says of the outputs of a classifier."""
+    """Configuration fields about the outputs of a classifier."""
 
     @property
     def num_labels(self) -> int:
-        """Number of outputs; 0 counts ``id2label``, or means 2 if that is empty."""
+        """Number of outputs; 0 takes the size of ``id2label``, or 2 if that is empty."""
 
     @property
     def id2label(self) -> dict[int, str]:
@@ -187,11 +187,11 @@ class HasLabels(Protocol):
 
 
 def complete_labels(config: HasLabels) -> None:
-    """Complete and check what a configuration says of outputs; the last step of its construction.
+    """Complete and check the label fields of a configuration; the last step of its construction.
 
     Raises:
-        UserError: the names are not different strings, or there are not ``num_labels`` of them, or
-            there are too many, or there is no such ``problem_type``.
+        UserError: the names are not distinct strings, their number is too large or differs from
+            ``num_labels``, or ``problem_type`` is unknown.
     """
     if config.problem_type is not None:
         check_known("problem_type", config.problem_type, PROBLEM_TYPES)
@@ -210,20 +210,20 @@ def complete_labels(config: HasLabels) -> None:
         raise UserError(f"id2label has the names {shown}; they must be different strings")
     if config.num_labels not in (0, len(labels)):
         raise UserError(f"num_labels is {config.num_labels}, but id2label has {len(labels)}")
-    # The two fields say the same from here on.
+    # From now on the two fields agree.
     object.__setattr__(config, "id2label", {number: labels[number] for number in sorted(labels)})
     object.__setattr__(config, "num_labels", len(labels))
 
 
 def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
-    """Make one map of the two that a ``config.json`` may hold, which must agree.
+    """Merge ``id2label`` and ``label2id`` of a ``config.json``, which must agree.
 
     Args:
-        values: its keys and values.
-        where: what an error calls their source.
+        values: keys and values of the file.
+        where: source of the values, for error messages.
 
     Raises:
-        UserError: they are no maps of numbers and names, or differ.
+        UserError: they do not map numbers to names and back, or they differ.
     """
     by_id, by_label = values.get("id2label"), values.get("label2id")
     try:
@@ -244,15 +244,15 @@ def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
 
 
 def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:
-    """Return the heads that were pruned from each block, by the block's number.
+    """Return the pruned heads of each block, by block index.
 
     Args:
         values: keys and values of a ``config.json``.
-        name: the key that has them, if there is one.
-        where: what an error calls their source.
+        name: key of the pruned heads; it may be absent.
+        where: source of the values, for error messages.
 
     Raises:
-        UserError: they are in no form of heads by blocks.
+        UserError: the value does not map blocks to lists of heads.
     """
     try:
         pruned = (values.get(name) or {}).items()
@@ -262,21 +262,21 @@ def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[
 
 
 def write_pruned_heads(pruned: Mapping[int, list[int]]) -> dict[str, list[int]]:
-    """Return what a ``config.json`` holds of them."""
+    """Convert pruned heads to their form in a ``config.json``."""
     return {str(block): heads for block, heads in pruned.items()}
 
 
 def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> None:
-    """Check that a field names heads that were pruned from blocks, and not the last of any.
+    """Check a field of pruned heads: blocks and heads must exist, and each block must keep a head.
 
     Args:
-        config: has the field.
-        name: its name.
-        blocks: how many blocks there are.
-        heads: how many heads a block has at first.
+        config: configuration to check.
+        name: name of the field.
+        blocks: number of blocks.
+        heads: number of heads per block before pruning.
 
     Raises:
-        UserError: it does not.
+        UserError: the field is wrong.
     """
     for block, pruned in getattr(config, name).items():
         if block not in range(blocks):
@@ -291,76 +291,76 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
 
 
 def renumbered(pruned: Mapping[int, list[int]], numbers: Collection[int]) -> dict[int, list[int]]:
-    """Return the heads that were pruned from each block where only some blocks are kept.
+    """Return the pruned heads of the kept blocks, under the blocks' new indices.
 
     Args:
-        pruned: those of all blocks, by their old numbers.
-        numbers: the old numbers of those that are kept, in their new order.
+        pruned: pruned heads of all blocks, by old block index.
+        numbers: old indices of the kept blocks, in their new order.
     """
     return {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
 
 
 def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> list[int]:
-    """Return the numbers of the heads that a block still has.
+    """Return the indices of a block's remaining heads.
 
     Args:
-        heads: how many it has at first.
-        pruned: those that were pruned from each block.
-        block: its number.
+        heads: number of heads before pruning.
+        pruned: pruned heads of each block.
+        block: index of the block.
     """
     return [head for head in range(heads) if head not in pruned.get(block, ())]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceConfig(StoredConfig):
-    """What the configurations of all models but translators say, under the reference's key names.
+    """Fields of all configurations except translators', under the reference's key names.
 
-    A family adds its sizes and options, and calls ``complete`` at the end of its checks.
+    A family adds its sizes and options and calls ``complete`` at the end of its checks.
     """
 
     MODEL_TYPE: ClassVar[str]
-    """What a ``config.json`` calls the family."""
+    """The family's ``model_type`` in a ``config.json``."""
     FIXED: ClassVar[Mapping[str, Any]] = {}
-    """Keys of a ``config.json`` for which only one value is supported, besides ``model_type``."""
+    """Keys of a ``config.json`` with a single supported value, besides ``model_type``."""
     UNUSED: ClassVar[Collection[str]] = ()
-    """Keys of the family's published files that change nothing, besides ``IGNORED``."""
+    """Keys of the family's published files without effect, besides ``IGNORED``."""
     DROPOUTS: ClassVar[tuple[str, ...]]
-    """The fields that one rate of dropout sets."""
+    """Names of the fields that a single dropout rate sets."""
     DEPTH: ClassVar[str]
-    """The field that has the number of blocks."""
+    """Name of the field with the number of blocks."""
     POSITIONS: ClassVar[str]
-    """The field that has the number of positions, in a model that reads texts."""
+    """Name of the field with the number of positions, in a model that reads texts."""
 
     chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
+    """Number of tokens per chunk of the feed-forward layers; 0 for one chunk. Chunks save memory
+    and do not change the result."""
     pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of each block's attention to itself, by the block's number."""
+    """Pruned self-attention heads, by block index."""
     num_labels: int = 0
-    """Number of outputs of a classifier; 0 counts ``id2label``, or means 2 if that is empty."""
+    """Number of outputs of a classifier; 0 takes the size of ``id2label``, or 2 if it is empty."""
     id2label: dict[int, str] = field(default_factory=dict, hash=False)
-    """Name of each output, for 0 to ``num_labels`` - 1; empty names them LABEL_0, LABEL_1, ..."""
+    """Name of each output, for 0 to ``num_labels`` - 1; empty means LABEL_0, LABEL_1, ..."""
     problem_type: str | None = None
-    """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the labels' type."""
+    """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the dtype of the labels."""
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the value of ``POSITIONS`` with which so many tokens are read at once."""
+        """Return the value of ``POSITIONS`` for the given maximum sequence length."""
         return tokens
 
     @property
     def num_blocks(self: BlocksConfig) -> int:
-        """Number of blocks with weights of their own."""
+        """Number of blocks with distinct weights."""
         return self.num_hidden_layers
 
     @property
     def embedding_width(self: BlocksConfig) -> int:
-        """Width of the tables of embeddings."""
+        """Width of the embeddings."""
         return self.hidden_size
 
     @property
     def attention_output_dropout(self: BlocksConfig) -> float:
-        """Dropout of what the attention half of a block adds."""
+        """Dropout of the attention sublayer's output."""
         return self.hidden_dropout_prob
 
     @property
@@ -370,27 +370,27 @@ class ReferenceConfig(StoredConfig):
 
     @property
     def padding_position(self) -> int | None:
-        """The position of padding, which is not trained; None if it stands where it stands."""
+        """Position id of all padding, not trained; None if padding takes ordinary positions."""
         return None
 
     @property
     def type_vocab_size(self) -> int:
-        """There are no token types."""
+        """Number of token types: 0, since there are none."""
         return 0
 
     @property
     def is_decoder(self) -> bool:
-        """A token attends to all others."""
+        """Whether attention is causal: false."""
         return False
 
     @property
     def add_cross_attention(self) -> bool:
-        """The blocks attend to themselves alone."""
+        """Whether the blocks have cross-attention: false."""
         return False
 
     @property
     def label2id(self) -> dict[str, int]:
-        """The number of each output, by its name."""
+        """Index of each output, by name."""
         return {label: number for number, label in self.id2label.items()}
 
     @classmethod
@@ -398,7 +398,7 @@ class ReferenceConfig(StoredConfig):
         """Read the ``config.json`` of the reference or of heedful.
 
         Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+            UserError: the file cannot be read, a key is unknown, or its value is not supported.
         """
         return cls.from_dict(read_json(path), where=str(path))
 
@@ -408,36 +408,36 @@ class ReferenceConfig(StoredConfig):
 
         Args:
             values: keys of this class, or of ``FIXED``, ``UNUSED`` or ``IGNORED``.
-            where: what an error calls their source.
+            where: source of the values, for error messages.
 
         Raises:
-            UserError: a key is unknown, or its value not supported.
+            UserError: a key is unknown, or its value is not supported.
         """
-        read = {
+        parsed = {
             "id2label": read_labels(values, where),
             "pruned_heads": read_pruned_heads(values, "pruned_heads", where),
         }
         fixed = {"model_type": cls.MODEL_TYPE, **cls.FIXED}
         ignored = {*IGNORED, *cls.UNUSED, "label2id"}
-        return from_keys(cls, {**values, **read}, where, fixed=fixed, ignored=ignored)
+        return from_keys(cls, {**values, **parsed}, where, fixed=fixed, ignored=ignored)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the content of a ``config.json`` that heedful and the reference can read."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        del values["num_labels"]  # the reference counts id2label
+        del values["num_labels"]  # the reference derives it from id2label
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
         values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
         return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
 
     def complete(self, blocks: int, heads: int) -> None:
-        """Check the fields of this class, and complete the labels.
+        """Check the fields of this class and complete the labels.
 
         Args:
-            blocks: how many blocks there are.
-            heads: how many heads a block has at first.
+            blocks: number of blocks.
+            heads: number of heads per block before pruning.
 
         Raises:
-            UserError: a value is of the wrong type or out of range.
+            UserError: a value has the wrong type or is out of range.
         """
         check_numbers(self, ("chunk_size_feed_forward",), int)
         check_pruned_heads(self, "pruned_heads", blocks, heads)

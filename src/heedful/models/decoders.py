@@ -1,6 +1,6 @@
-"""What the search of a decoder without an encoder of its own starts from, and takes its steps with.
+"""Encoder output and compiled steps for the search of a decoder without its own encoder.
 
-Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D model width.
+Shapes: B batch, N live hypotheses, S prompt length, E encoder length, D model width.
 """
 
 from dataclasses import dataclass
@@ -11,33 +11,33 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Encoded:
-    """What a decoder attends to."""
+    """Encoder output that a decoder attends to."""
 
     hidden: Tensor
-    """Shape (N, E, D)."""
+    """Hidden states. Shape (N, E, D)."""
     mask: Tensor | None
-    """Shape (N, E), or None where there is no padding."""
+    """Mask of shape (N, E), or None if there is no padding."""
 
     def select(self, rows: Tensor) -> "Encoded":
-        """Return some rows, shape (M,), in that order."""
+        """Return the given rows, shape (M,), in the given order."""
         mask = None if self.mask is None else self.mask.index_select(0, rows)
         return Encoded(hidden=self.hidden.index_select(0, rows), mask=mask)
 
 
 class Steps(Protocol):
-    """What takes the steps of a search in the place of a decoder without an encoder."""
+    """Runs search steps in place of a decoder without an encoder."""
 
     @property
     def is_current(self) -> bool:
-        """Whether it computes what the decoder does, which may have changed since."""
+        """Whether its results still match the decoder, which may have changed since."""
 
     def start(self, prompts: Tensor, lengths: Tensor) -> Any:
         """Read all of each prompt but its last token.
 
         Args:
             prompts: token ids. Shape (B, S).
-            lengths: how many tokens each has. Shape (B,).
+            lengths: number of tokens of each prompt. Shape (B,).
         """
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Score the token after the newest tokens; see ``decoding.search.NextScores``."""

@@ -1,4 +1,4 @@
-"""How often attention weights are dropped, of a model that is there."""
+"""Change the attention dropout of an existing model."""
 
 from dataclasses import fields, replace
 
@@ -7,14 +7,14 @@ from heedful.layers.multihead import MultiHead
 from heedful.models.model import Model
 
 _FIELDS = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
-"""What configurations call it; those of XLNet and of recurrent networks have one rate for all."""
+"""Names of the field in configurations. XLNet and recurrent networks have one rate for all."""
 
 
 def set_attention_dropout(model: Model, probability: float) -> None:
-    """Change with which probability an attention weight is dropped in training.
+    """Set the dropout probability of the attention weights.
 
     Raises:
-        UserError: the model has no such rate.
+        UserError: the model has no separate attention dropout.
     """
     parts = [part for part in model.modules() if isinstance(part, Model) and "config" in vars(part)]
     names = {

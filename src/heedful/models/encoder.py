@@ -1,11 +1,11 @@
-"""The body that families of encoders share: embeddings, a stack of blocks, perhaps a pooler.
+"""The body that encoder families share: embeddings, a stack of blocks and an optional pooler.
 
-What is different in a family its configuration says in numbers; see ``encoder_config.py``. The
-attributes are named so that a state dict has the names of the reference's BERT.
+A family's configuration gives its sizes; see ``encoder_config.py``. State dict keys match those of
+the reference's BERT.
 
-Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
-output, H heads, L blocks, each counted once, D model width, W width of the embeddings: D, but for
-some families.
+Shapes: B batch, S input length, T key length (cached and new tokens), E length of the encoder's
+output, H heads, L distinct blocks, D model width, W embedding width (equal to D except in some
+families).
 """
 
 import copy
@@ -38,11 +38,11 @@ from heedful.models.pretrained import initialise
 
 
 class Pooler(nn.Module):
-    """The first token through a dense layer and an activation.
+    """A dense layer and an activation, applied to the first token.
 
     Args:
         width: D.
-        out: width of what comes out; None for D.
+        out: output width; None for D.
         activation: a name in ``feedforward.ACTIVATIONS``.
     """
 
@@ -58,76 +58,76 @@ class Pooler(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Variant:
-    """What a family does otherwise than BERT, where its configuration leaves no choice."""
+    """How a family's architecture differs from BERT's, beyond its configuration."""
 
     bias: BucketedPositions | None = None
-    """What all blocks know of positions, if they know it from one table."""
+    """Position bias that all blocks share, if any."""
     order: Order | None = None
-    """In which order shared blocks are computed; None computes each once."""
+    """Order in which shared blocks run; None runs each block once."""
     score_factors: Sequence[float] | None = None
-    """What the scores of each block are multiplied by; None for 1."""
+    """Factor on the attention scores of each block; None for 1."""
     scaled: bool = True
     """See ``RelativePositions``."""
     norm_before: bool = False
-    """Whether blocks normalise what they read, and then what comes out of the last one, rather than
-    what comes out of the embeddings and of each part."""
+    """Whether the model is pre-norm: blocks normalise their input and the stack its output. A
+    post-norm model normalises the embeddings and each sublayer's output."""
     norm_last: bool = True
-    """Whether such a stack normalises what comes out of its last block; else its body does."""
+    """Whether a pre-norm stack normalises its own output; if not, the body does."""
     attention_biases: frozenset[str] = BIASES
-    """Which linear layers of attention have biases; some of ``multihead.BIASES``."""
+    """Linear layers of attention that have a bias; a subset of ``multihead.BIASES``."""
     activation_dropout: float = 0.0
-    """Dropout inside the feed-forward half."""
+    """Dropout inside the feed-forward layer."""
     positions: Callable[[int], Positions | None] | None = None
-    """Makes what a block of so many heads knows of positions, if not by one of ``POSITIONS``."""
+    """Makes a block's relative positions, given its number of heads; None uses ``POSITIONS``."""
     num_tasks: int = 0
     """Number of task types; 0 if there are none."""
     word_types: bool = False
-    """Whether token types are words."""
+    """Whether token types are looked up in the word embeddings."""
     widen: bool = False
-    """Whether a linear layer stands after the embeddings even where they are as wide as the
-    model."""
+    """Whether a linear layer follows the embeddings even if they are as wide as the model."""
     widen_first: bool = False
-    """Whether that layer stands before their normalisation."""
+    """Whether that layer comes before the layer normalisation of the embeddings."""
     embedding_dropout: float | None = None
-    """Of the embeddings; None takes ``hidden_dropout_prob``."""
+    """Dropout of the embeddings; None takes ``hidden_dropout_prob``."""
     has_positions: bool = True
-    """Whether the embeddings have a table of positions."""
+    """Whether the model has a table of position embeddings."""
     add_positions: bool = True
-    """Whether these are added to words."""
+    """Whether position embeddings are added to word embeddings."""
     asks_with_positions: bool = False
-    """Whether the last block asks with positions, twice; see ``Stack.forward``."""
+    """Whether the last block adds positions to its queries and runs twice; see
+    ``Stack.forward``."""
     distances: Distances | None = None
-    """The vectors of distances that all blocks share, if they do."""
+    """Distance embeddings that all blocks share, if any."""
     terms: Terms | None = None
-    """What distances add to scores, if they do."""
+    """Terms that relative distances add to the attention scores, if any."""
     talking: bool = False
-    """Whether attention heads mix their scores and weights."""
+    """Whether heads mix their attention scores and weights (talking heads)."""
     convolution: Convolution | None = None
-    """What is added to what comes out of the first block, if anything is."""
+    """Convolution whose output is added to the first block's output, if any."""
     learns_padding: bool = False
-    """Whether the vector of padding is learnt as any other."""
+    """Whether the padding token's vector is trained like any other."""
     word_scale: float = 1.0
-    """What the vectors of words are multiplied by."""
+    """Factor on the word embeddings."""
     sparse: BlockSparse | None = None
-    """How the first block reads long texts, if not every token by every token; the others draw
-    otherwise."""
+    """Sparse attention of the first block to long texts; None for full attention. Other blocks
+    draw other random blocks."""
 
 
 _BERT = Variant()
 
 
 class Encoder(Body):
-    """An encoder without a head, or a decoder of the same blocks.
+    """An encoder without a head, or a decoder built from the same blocks.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
-        variant: what its family does otherwise than BERT.
+        config: sizes and options.
+        add_pooling_layer: whether the model has a pooler.
+        variant: how the family differs from BERT.
     """
 
     leaves_out_padding: bool = False
-    """Whether it leaves padding out of answers, too, where a kernel lets it: the states of padding
-    are 0 then, as they are in training."""
+    """Whether to pack sequences at inference, too, if a kernel supports it. Hidden states of
+    padding are then 0, as in training."""
 
     embeddings: Embeddings
     packs_for = "first"
@@ -166,30 +166,30 @@ class Encoder(Body):
         initialise(self, config.initializer_range)
 
     def without_padding(self) -> Self:
-        """Return the same that `leaves_out_padding`; all parts are shared."""
+        """Return a copy with `leaves_out_padding` set; it shares all submodules."""
         twin = copy.copy(self)
         twin.leaves_out_padding = True
         return twin
 
     @property
     def max_positions(self) -> int:
-        """The most tokens that it takes at once."""
+        """Maximum sequence length in tokens."""
         return usable_positions(self.config)
 
     @property
     def first_position(self) -> int:
-        """Where the first token of a text stands; see ``default_positions``."""
+        """Position of the first token of a sequence; see ``default_positions``."""
         padding = self.config.padding_position
         return 0 if padding is None else padding + 1
 
     def why_not_compiled(self) -> str | None:
-        """Return why it has no compiled form; None if it has one."""
+        """Return why this body has no compiled form; None if it has one."""
         if self.config.position_embedding_type != "absolute":
             return "relative positions have no compiled form"
         return None
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return the pooler, and what lets a decoder attend to an encoder: both may start fresh."""
+        """Return the weights of the pooler and of cross-attention; both may start fresh."""
         fresh = super().head_parameters()
         for block in self.encoder.distinct:
             if self.config.add_cross_attention:
@@ -197,23 +197,23 @@ class Encoder(Body):
         return fresh
 
     def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
-        """Return the positions of ids, shape (B, S), or of vectors, shape (1, S).
+        """Return default positions: shape (B, S) for token ids, (1, S) for vectors.
 
-        Where padding has a position of its own, the first token stands at the one after that, and
-        ids that are padding do not count. Elsewhere None stands for counting from ``start``.
+        If padding has its own position, counting starts at the next one and skips padding ids.
+        Otherwise returns None, which means counting from ``start``.
 
         Args:
-            tokens: ids, shape (B, S), or vectors, shape (B, S, W).
-            start: how many tokens are cached before them.
+            tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
+            start: number of cached tokens before them.
         """
         padding: int | None = self.config.padding_position
         if padding is None:
             return None
         if tokens.ndim == 3:
-            numbers = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
-            return padding + 1 + numbers
-        real = tokens.ne(padding).long()
-        return padding + real * (start + real.cumsum(1))
+            offsets = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
+            return padding + 1 + offsets
+        mask = tokens.ne(padding).long()
+        return padding + mask * (start + mask.cumsum(1))
 
     def forward(
         self,
@@ -238,32 +238,31 @@ class Encoder(Body):
 
         Args:
             input_ids: token ids. Shape (B, S).
-            attention_mask: 1 or True where a token may be attended to: one row a sequence, shape
-                (B, T), or one row a query, shape (B, S, T). None where all may be. A decoder hides
-                what comes after a token besides, except where there is one row a query: that is
-                all there is, as in the reference.
+            attention_mask: 1 or True where a token may be attended to. Shape (B, T), one row per
+                sequence, or (B, S, T), one row per query. None masks nothing. A decoder adds the
+                causal mask, but not to a mask of shape (B, S, T), as in the reference.
             token_type_ids: shape (B, S) or (1, S); all 0 if None. A family without token types
-                does not read them: tokenizers of others may give them.
-            task_type_ids: the same, for a model that has them.
+                ignores them, since another family's tokenizer may supply them.
+            task_type_ids: task types, for a model that has them. Shape (B, S) or (1, S).
             position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
-                do not read it: they count tokens.
+                ignore them and count tokens.
             inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, W).
-            head_mask: what each head's output is multiplied by, in cross-attention, too; heads
-                that were pruned count. Shape (H,) or (L, H).
-            encoder_hidden_states: what cross-attention attends to; not read where it is cached.
-                Shape (B, E, D).
+            head_mask: factor on each head's output, including in cross-attention. Pruned heads
+                have an entry. Shape (H,) or (L, H).
+            encoder_hidden_states: input of cross-attention; ignored if its keys and values are
+                cached. Shape (B, E, D).
             encoder_attention_mask: like ``attention_mask``. Shape (B, E) or (B, S, E).
-            past_key_values: what an earlier call returned: this one goes on from there.
+            past_key_values: KV cache returned by an earlier call, which this call continues.
             use_cache: whether to return ``past_key_values``.
             output_attentions: whether to return the attention weights.
-            output_hidden_states: whether to return what comes out of the embeddings and blocks.
-            output_kernels: whether to say which kernel each attention ran on.
-            only_first: whether the first token's last state is all that is wanted: the last block
-                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
+            output_hidden_states: whether to return the outputs of the embeddings and blocks.
+            output_kernels: whether to return the name of the kernel of each attention.
+            only_first: whether to compute only the first token in the last block.
+                ``last_hidden_state`` then has shape (B, 1, D).
 
         Raises:
-            UserError: a shape, a type, or (where looking costs nothing) a value is wrong, or the
-                model is not a decoder and was given what only a decoder takes.
+            UserError: a shape, a dtype or a value is wrong, or an argument is only for decoders
+                and the model is none. Values are checked only on the CPU.
         """
         config = self.config
         start = 0 if past_key_values is None else past_key_values.length
@@ -285,13 +284,13 @@ class Encoder(Body):
             by_text=self.sparse is not None,
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
-        alone = encoder_hidden_states is None and past_key_values is None and not use_cache
-        plain = alone and not (output_attentions or output_hidden_states)
-        packing = self._packing(attention_mask, tokens, only_first=only_first) if plain else None
+        self_only = encoder_hidden_states is None and past_key_values is None and not use_cache
+        can_pack = self_only and not (output_attentions or output_hidden_states)
+        packing = self._packing(attention_mask, tokens, only_first=only_first) if can_pack else None
         hidden = self.embeddings(
             tokens, token_type_ids, position_ids, task_type_ids, start, packing
         )
-        if self.encoder.layer_norm is not None:  # the embeddings have none
+        if self.encoder.layer_norm is not None:  # pre-norm embeddings have no normalisation
             hidden = hidden.to(self.encoder.layer_norm.weight.dtype)
         encoded = self.encoder(
             hidden,
@@ -319,32 +318,35 @@ class Encoder(Body):
     def _packing(
         self, attention_mask: Tensor | None, tokens: Tensor, *, only_first: bool
     ) -> Packing | None:
-        """Tell how padding is left out, if it is: outside training where nobody sees it."""
+        """Return how to pack the sequences; None to keep padding.
+
+        Inference packs only if the caller cannot see the states of padding, or allows it.
+        """
         if not (self.training or only_first or self.leaves_out_padding):
             return None
-        # To the kernel a token that stands alone is the last of its text.
+        # The kernel treats a single query as the last token of its sequence.
         attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
         if not (attends or (self.training and only_first)):
             return None
         if attention_mask is not None and attention_mask.ndim == 3:
-            apart = not only_first
-            return inputs.packing_apart(attention_mask, tokens, self.config) if apart else None
+            all_tokens = not only_first
+            return inputs.packing_apart(attention_mask, tokens, self.config) if all_tokens else None
         return inputs.packing_of(attention_mask, tokens, attends=attends, only_first=only_first)
 
     def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
-        """Return what the last block asks with, if that is more than what it reads."""
+        """Return the positions that the last block adds to its queries; None if it adds none."""
         if not self.asks_with_positions:
             return None
         return self.embeddings.positions(tokens, position_ids)
 
 
 def _padded(hidden: Tensor, packing: Packing | None) -> Tensor:
-    """Return shape (B, S, D) for what may be packed."""
+    """Return hidden states of shape (B, S, D), unpacking them if they are packed."""
     return hidden if packing is None else packing.restore(hidden)
 
 
 def stack(config: BlocksConfig, variant: Variant) -> Stack:
-    """Return the blocks."""
+    """Make the stack of blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
     options = BlockOptions(
@@ -363,8 +365,8 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
         talking=variant.talking,
     )
     kind = POSITIONS[config.position_embedding_type]
-    most = config.max_position_embeddings
-    positions = variant.positions or (lambda heads: kind(most, head_width, scaled=variant.scaled))
+    limit = config.max_position_embeddings
+    positions = variant.positions or (lambda heads: kind(limit, head_width, scaled=variant.scaled))
 
     def block(number: int, factor: float) -> Block:
         kept = remaining(heads, config.pruned_heads, number)
@@ -395,7 +397,7 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
 
 
 def language_head(config: EncoderConfig, activation: str | None = None) -> LanguageHead:
-    """Make what scores the pieces of the vocabulary; None takes the body's activation."""
+    """Make a language model head; None takes the body's activation."""
     return LanguageHead(
         Transform(
             config.hidden_size,

@@ -1,13 +1,13 @@
-"""What the configuration of an encoder says, whatever the reference calls it in its files."""
+"""The properties of an encoder's configuration, independent of the reference's key names."""
 
 from typing import ClassVar, Protocol
 
 
 class BlocksConfig(Protocol):
-    """The numbers that ``encoder.stack`` makes blocks of, each a field or a property."""
+    """Sizes from which ``encoder.stack`` makes blocks; each is a field or a property."""
 
     DEPTH: ClassVar[str]
-    """The field that has the number of blocks."""
+    """Name of the field with the number of blocks."""
 
     @property
     def hidden_size(self) -> int:
@@ -19,27 +19,27 @@ class BlocksConfig(Protocol):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks with weights of their own."""
+        """Number of blocks with distinct weights."""
 
     @property
     def num_attention_heads(self) -> int:
-        """Number of attention heads in a block, those that were pruned included."""
+        """Number of attention heads per block, including pruned heads."""
 
     @property
     def intermediate_size(self) -> int:
-        """Width inside the feed-forward half of a block."""
+        """Inner width of the feed-forward layer."""
 
     @property
     def hidden_act(self) -> str:
-        """Activation of the feed-forward half."""
+        """Activation of the feed-forward layer."""
 
     @property
     def hidden_dropout_prob(self) -> float:
-        """Dropout of the embeddings and of what each half of a block adds."""
+        """Dropout of the embeddings and of each sublayer's output."""
 
     @property
     def attention_output_dropout(self) -> float:
-        """Dropout of what the attention half of a block adds."""
+        """Dropout of the attention sublayer's output."""
 
     @property
     def attention_probs_dropout_prob(self) -> float:
@@ -63,22 +63,22 @@ class BlocksConfig(Protocol):
 
     @property
     def add_cross_attention(self) -> bool:
-        """Whether the blocks can attend to an encoder."""
+        """Whether the blocks have cross-attention to an encoder."""
 
     @property
     def chunk_size_feed_forward(self) -> int:
-        """How many tokens go through the feed-forward parts at once; 0 for all."""
+        """Number of tokens per chunk of the feed-forward layers; 0 for one chunk."""
 
     @property
     def pruned_heads(self) -> dict[int, list[int]]:
-        """The heads that were taken out, by the number of the block."""
+        """Pruned heads, by block index."""
 
 
 class EncoderConfig(BlocksConfig, Protocol):
-    """The numbers that ``encoder.Encoder`` is made of."""
+    """Sizes from which ``encoder.Encoder`` is built."""
 
     POSITIONS: ClassVar[str]
-    """The field that has the number of positions."""
+    """Name of the field with the number of positions."""
 
     @property
     def vocab_size(self) -> int:
@@ -86,11 +86,11 @@ class EncoderConfig(BlocksConfig, Protocol):
 
     @property
     def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
+        """Width of the embeddings."""
 
     @property
     def padding_position(self) -> int | None:
-        """The position of padding, after which positions start; None if it has none of its own."""
+        """Position id of all padding, after which positions start; None if padding has none."""
 
     @property
     def type_vocab_size(self) -> int:
@@ -98,18 +98,18 @@ class EncoderConfig(BlocksConfig, Protocol):
 
     @property
     def pad_token_id(self) -> int | None:
-        """Id of the padding token, whose vector is not trained; None if there is none."""
+        """Id of the padding token, whose vector is not trained; None if no such token exists."""
 
     @property
     def is_decoder(self) -> bool:
-        """Whether a token may attend to none after it."""
+        """Whether attention is causal."""
 
     @property
     def tie_word_embeddings(self) -> bool:
-        """Whether a language model's output uses the word embeddings."""
+        """Whether a language model's output is tied to the word embeddings."""
 
 
 def usable_positions(config: EncoderConfig) -> int:
-    """Return the most tokens that are read at once: none stands at padding's or one before."""
+    """Return the maximum sequence length; positions up to the padding's own are unusable."""
     padding = config.padding_position
     return config.max_position_embeddings - (0 if padding is None else padding + 1)

@@ -1,11 +1,10 @@
-"""The calls of models with a head, one for each kind of head.
+"""The ``forward`` functions of models with a head, one for each kind of head.
 
-They are the ``forward`` of the public names. The arguments that the body takes, too, are explained
-there. Logits of pieces are computed only where they are asked for: at the positions with a label,
-or at those in ``positions``.
+The body's ``forward`` documents the arguments that it shares. Language model logits are computed
+only for requested positions: those with a label, or those in ``positions``.
 
-Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, N positions
-that are scored.
+Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, N scored
+positions.
 """
 
 from collections.abc import Sequence
@@ -45,15 +44,15 @@ def classify(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> ClassifierOutput:
-    """Score each text, logits of shape (B, C), or each token, shape (B, S, C).
+    """Classify texts, logits of shape (B, C), or tokens, shape (B, S, C).
 
-    ``labels`` of texts are one class each, shape (B,); one number each, shape (B,) or (B, C); or 0
-    or 1 for every output, shape (B, C). Of next sentences they are 0 where the second text follows
-    the first, 1 where it does not. Of tokens they are one class each, shape (B, S). -100 stands for
-    no label.
+    ``labels`` of texts are one class per text, shape (B,); numbers, shape (B,) or (B, C); or 0 or 1
+    for each output, shape (B, C). For next sentence prediction, 0 means that the second text
+    follows the first, 1 that it does not. Labels of tokens are one class per token, shape (B, S).
+    -100 means no label.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -65,7 +64,7 @@ def classify(
         head_mask=head_mask,
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
-        # Who asks for more gets every token's.
+        # Requested hidden states and attention weights must cover all tokens.
         only_first=heads.reads_first(self.head) and not (output_attentions or output_hidden_states),
     )
     if self.head.every_token:
@@ -100,11 +99,11 @@ def choose(
 ) -> ClassifierOutput:
     """Score the C choices of each item: logits of shape (B, C).
 
-    What has shape (B, ...) in the body's ``forward`` has shape (B, C, ...) here. ``labels`` are the
-    number of the right choice. Shape (B,).
+    Arguments of shape (B, ...) in the body's ``forward`` have shape (B, C, ...) here. ``labels``
+    are the indices of the correct choices. Shape (B,).
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     choices = input_ids if input_ids is not None else inputs_embeds
     if choices is None or choices.ndim < 3:
@@ -142,14 +141,14 @@ def find_span(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> QuestionAnsweringOutput:
-    """Score each token as an end of the answer: two logits of shape (B, S).
+    """Score each token as the start and the end of the answer: two logits of shape (B, S).
 
-    ``start_positions`` and ``end_positions`` are the tokens that the answer starts and ends with,
-    shape (B,). As in the reference, one from S on counts for nothing, and one below 0 stands for 0.
-    The loss is the mean of the two ends' means.
+    ``start_positions`` and ``end_positions`` are the first and last token of the answer, shape
+    (B,). As in the reference, a position from S on is ignored and a negative one becomes 0. The
+    loss is the average of the mean start loss and the mean end loss.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -173,7 +172,7 @@ def span_output(
     start_positions: Tensor | None,
     end_positions: Tensor | None,
 ) -> QuestionAnsweringOutput:
-    """Return what ``find_span`` does, for logits of shape (B, S, 2)."""
+    """Return the output of ``find_span`` for logits of shape (B, S, 2)."""
     if (start_positions is None) != (end_positions is None):
         raise UserError("give both start_positions and end_positions, or neither")
     start, end = logits.unbind(-1)  # each (B, S)
@@ -206,14 +205,14 @@ def predict_masked(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> LanguageModelOutput:
-    """Score the pieces at every position, logits of shape (B, S, V), or at some, shape (N, V).
+    """Predict the token at every position, logits of shape (B, S, V), or at N, shape (N, V).
 
-    ``labels`` are the right pieces, or -100 for a position that is not scored. Shape (B, S).
-    ``positions`` are the positions to score where there are no labels, in the batch laid out as one
-    row of B * S tokens. Shape (N,), int64.
+    ``labels`` are the target token ids, or -100 for a position that is not scored. Shape (B, S).
+    ``positions`` selects the positions to score if there are no labels, as indices into the
+    flattened batch of B * S tokens. Shape (N,), int64.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -250,15 +249,15 @@ def predict_next(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> LanguageModelOutput:
-    """Score what follows every position, logits of shape (B, S, V), or some, shape (N, V).
+    """Predict the next token at every position, logits of shape (B, S, V), or at N, shape (N, V).
 
-    ``labels`` are the pieces of the text itself, or -100 for one that is not scored. Shape (B, S).
-    Each is scored at the position before it, so the first counts for nothing. ``positions`` are the
-    positions to score where there are no labels, in the batch laid out as one row of B * S tokens.
-    Shape (N,), int64.
+    ``labels`` are the input's own token ids, or -100 for a token that is not scored. Shape (B, S).
+    Each label is scored at the position before it, so the first label is ignored. ``positions``
+    selects the positions to score if there are no labels, as indices into the flattened batch of
+    B * S tokens. Shape (N,), int64.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -276,7 +275,7 @@ def predict_next(
         output_hidden_states=output_hidden_states,
     )
     if labels is not None:
-        labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S): of the next position
+        labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S), shifted left
     return score_pieces(self, encoded, labels, positions)
 
 
@@ -290,8 +289,9 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Continue each prompt; see ``generation.generate``.
 
-    ``input_ids`` are the prompts, shape (B, S) with S at least 1, and ``attention_mask`` is 1 for a
-    token and 0 for the padding after the last. ``search`` and ``numbers`` are explained there.
+    ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
+    token and 0 for the padding after the last token. ``generation.generate`` documents ``search``
+    (its ``options``) and ``numbers``.
     """
     texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
     writer = cast(generation.TextGenerator, self)
@@ -301,15 +301,15 @@ def generate(
 def score_pieces(
     self: WithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
 ) -> LanguageModelOutput:
-    """Score the pieces where there are labels, at the positions that are asked for, or at all."""
+    """Return language model logits at labels, at ``positions``, or without both, everywhere."""
     head = language_head(self)
     assert head is not None
     hidden = encoded.last_hidden_state
     if labels is not None:
         shape = (hidden.shape[0], hidden.shape[1])
         positions = labelled_positions(labels, positions, shape, self.config.vocab_size)
-    chosen = hidden if positions is None else hidden.flatten(0, 1)[positions]  # (N, D)
-    logits = head(chosen, self.get_input_embeddings())
+    scored = hidden if positions is None else hidden.flatten(0, 1)[positions]  # (N, D)
+    logits = head(scored, self.get_input_embeddings())
     loss = None
     if labels is not None:
         loss = mean(losses.cross_entropy(logits, labels.flatten()[positions]))
@@ -329,5 +329,5 @@ def _flat(tensor: Tensor | None) -> Tensor | None:
 
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the mean of a loss: its sum over its count."""
+    """Return the mean of a loss given as sum and count."""
     return losses.reduced(*loss, "mean")

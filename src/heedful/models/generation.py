@@ -1,6 +1,6 @@
-"""Texts from a decoder: what a search keeps of each hypothesis, and how a decoder scores the next.
+"""Generate text with a decoder: the search state of each hypothesis and the decoder step.
 
-Shapes: B items, N hypotheses that go on, S prompt length, E encoder's length, D model width.
+Shapes: B batch, N live hypotheses, S prompt length, E encoder length, D model width.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,8 @@ from heedful.models.on_device import DecoderSteps, can_stay
 from heedful.models.outputs import LanguageModelOutput
 
 ROUNDING = 5e-5
-"""What the rounding of float32 may add up to in the log-probability of a text: nearly three times
-the most that was seen of a Transformer of the paper's base size."""
+"""Bound on the float32 rounding error in the log-probability of a text. It is nearly three times
+the largest error measured with a Transformer of the paper's base size."""
 
 
 class TextGenerator(Protocol):
@@ -43,14 +43,15 @@ class TextGenerator(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decoded:
-    """What a search keeps of each hypothesis."""
+    """Search state of the hypotheses."""
 
     cache: Cache | None
-    """Of the tokens so far; None before the first."""
+    """KV cache of the tokens so far; None before the first token."""
     encoded: Encoded | None
+    """Encoder output that the decoder attends to, if any."""
 
     def select(self, rows: Tensor) -> "Decoded":
-        """Return some rows, shape (M,), in that order."""
+        """Return the given rows, shape (M,), in the given order."""
         return Decoded(
             cache=None if self.cache is None else self.cache.select(rows),
             encoded=None if self.encoded is None else self.encoded.select(rows),
@@ -68,45 +69,46 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
-    A decoder's compiled form continues all prompts together, and so does a search that stays on a
-    device. Else those of one length are, so that no padding stands before what is new: relative
-    positions count it, and a text would depend on its neighbours.
+    The decoder's compiled form and the on-device search continue all prompts in one batch.
+    Otherwise only prompts of equal length share a batch, so that no padding precedes a new token.
+    Relative positions would count that padding, and a text would depend on its batch.
 
     Args:
-        decoder: a model with a head of next pieces, such as ``BertLMHeadModel``.
+        decoder: a causal language model, such as ``BertLMHeadModel``.
         prompts: token ids. Shape (B, S).
-        prompt_mask: 1 for a token and 0 for the padding after the last. Shape (B, S).
-        options: how to look.
-        encoded: what the decoder attends to, besides; shapes (B, E, D) and (B, E).
-        numbers: what an item's draws depend on beside the seed; None takes its number in the batch.
+        prompt_mask: 1 for a token, 0 for the padding after the last token. Shape (B, S).
+        options: search options.
+        encoded: encoder output that the decoder attends to; shapes (B, E, D) and (B, E).
+        numbers: integers that select each item's random draws, beside the seed. None takes the
+            item's index in the batch.
 
     Returns:
-        For each item its hypotheses; see ``decoding.search``.
+        The hypotheses of each item; see ``decoding.search``.
 
     Raises:
-        UserError: the model is no decoder, a prompt is empty or padded before its end, or there are
-            too few positions.
+        UserError: the model is not a decoder, a prompt is empty or has padding before its end, or
+            the model has too few positions.
     """
     if not decoder.config.is_decoder:
         raise UserError("is_decoder is false in this model's config; only a decoder generates")
     lengths = lengths_of(prompts, prompt_mask)
-    longest, most = int(lengths.max()), decoder.max_positions
+    longest, limit = int(lengths.max()), decoder.max_positions
     needed = longest + options.max_new_tokens - 1
-    if needed > most:
+    if needed > limit:
         raise UserError(
             f"a prompt of {longest} tokens and max_new_tokens {options.max_new_tokens} "
-            f"need {needed} positions; the model has {most}"
+            f"need {needed} positions; the model has {limit}"
         )
 
     def step(tokens: Tensor, state: Decoded) -> tuple[Tensor, Decoded]:
         output = _call(decoder, tokens[:, None], state)
         return output.logits[:, -1], Decoded(cache=output.past_key_values, encoded=state.encoded)
 
-    drawn = range(len(prompts)) if numbers is None else numbers
+    streams = range(len(prompts)) if numbers is None else numbers
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     if steps is not None and encoded is None and steps.is_current:
-        return search(steps.step, steps.start(prompts, lengths), last, options, drawn)
+        return search(steps.step, steps.start(prompts, lengths), last, options, streams)
     if stays_on_device(prompts.device, options) and can_stay(decoder):
         fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
@@ -114,12 +116,12 @@ def generate(
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
         state = Decoded(cache=None, encoded=None if encoded is None else encoded.select(rows))
-        if length > 1:  # all but the last token, which the first step scores
+        if length > 1:  # the first step reads the last token
             output = _call(decoder, prompts[rows, : length - 1], state)
             state = Decoded(cache=output.past_key_values, encoded=state.encoded)
         items = rows.tolist()
-        draws = [drawn[item] for item in items]
-        texts = search(step, state, prompts[rows, length - 1], options, draws)
+        item_streams = [streams[item] for item in items]
+        texts = search(step, state, prompts[rows, length - 1], options, item_streams)
         hypotheses |= dict(zip(items, texts, strict=True))
     return [hypotheses[item] for item in range(len(prompts))]
 
@@ -134,45 +136,44 @@ def settle_alone(
     prefixes: Sequence[Sequence[int]] | None = None,
     token_type_ids: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """Give each item the texts that it gets alone.
+    """Make each item's texts independent of its batch.
 
-    Beside others an item is computed in other shapes, which round differently. That changes its
-    texts only where its search was decided by no more than rounding, and such items are written
-    again, alone. In half precision, which rounds so coarsely that this would be most of them, the
-    texts stay.
+    A batch computes in other shapes than a single item, so results round differently. Rounding
+    changes a text only if the margin of its search is that small. Such items are generated again,
+    each in a batch of one. In half precision most items would be, so all texts stay unchanged.
 
     Args:
-        hypotheses: the texts of each item.
-        model: wrote them.
-        input_ids: what it read. Shape (B, E).
+        hypotheses: texts of each item.
+        model: the model that generated them.
+        input_ids: input of the model. Shape (B, E).
         attention_mask: shape (B, E).
-        options: how to look.
+        options: search options.
         numbers: see the model's method.
-        prefixes: see the model's method, if it takes any.
-        token_type_ids: the same. Shape (B, E).
+        prefixes: see the model's method, if it takes prefixes.
+        token_type_ids: see the model's method. Shape (B, E).
     """
-    real = None if attention_mask is None else attention_mask.bool()
-    if len(hypotheses) == 1 and (real is None or bool(real.all())):
+    mask = None if attention_mask is None else attention_mask.bool()
+    if len(hypotheses) == 1 and (mask is None or bool(mask.all())):
         return hypotheses
     if next(model.parameters()).dtype.itemsize < torch.float32.itemsize:
         return hypotheses
 
-    def alone(item: int) -> list[Hypothesis]:
-        kept = slice(None) if real is None else real[item]
+    def generate_alone(item: int) -> list[Hypothesis]:
+        tokens = slice(None) if mask is None else mask[item]
         more: dict[str, object] = {}
         if prefixes is not None:
             more["prefixes"] = [prefixes[item]]
         if token_type_ids is not None:
-            more["token_type_ids"] = token_type_ids[item, kept][None]
+            more["token_type_ids"] = token_type_ids[item, tokens][None]
         return model.generate(
-            input_ids[item, kept][None],
+            input_ids[item, tokens][None],
             search=options,
             numbers=[item if numbers is None else numbers[item]],
             **more,
         )[0]
 
     return [
-        alone(item) if min(text.margin for text in texts) < ROUNDING else texts
+        generate_alone(item) if min(text.margin for text in texts) < ROUNDING else texts
         for item, texts in enumerate(hypotheses)
     ]
 
@@ -182,7 +183,7 @@ def _call(decoder: Model, ids: Tensor, state: Decoded) -> LanguageModelOutput:
     output: LanguageModelOutput = decoder(
         ids,
         past_key_values=state.cache,
-        # Read once: the cache then has its keys and values.
+        # Needed only in the first call: later calls find its keys and values in the cache.
         encoder_hidden_states=encoded.hidden if encoded and state.cache is None else None,
         encoder_attention_mask=encoded.mask if encoded else None,
         use_cache=True,
@@ -191,7 +192,7 @@ def _call(decoder: Model, ids: Tensor, state: Decoded) -> LanguageModelOutput:
 
 
 def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
-    """Return how many tokens each prompt has. Shape (B,)."""
+    """Return the number of tokens of each prompt. Shape (B,)."""
     batch, length = prompts.shape
     if mask is None:
         return torch.full((batch,), length, device=prompts.device)
@@ -199,10 +200,10 @@ def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
         raise UserError(
             f"attention_mask has shape {tuple(mask.shape)}; it must be {(batch, length)}"
         )
-    known = on_host(mask).bool()
-    lengths = known.sum(1)
-    positions = torch.arange(length, device=known.device)
-    wrong = (known != (positions < lengths[:, None])).any(1) | (lengths == 0)
+    host_mask = on_host(mask).bool()
+    lengths = host_mask.sum(1)
+    positions = torch.arange(length, device=host_mask.device)
+    wrong = (host_mask != (positions < lengths[:, None])).any(1) | (lengths == 0)
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise UserError(f"attention_mask: row {row} must be ones, then zeros, with at least a one")

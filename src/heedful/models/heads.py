@@ -1,8 +1,8 @@
-"""Heads: small modules that turn hidden states into what a model decides.
+"""Heads: small modules that map hidden states to predictions.
 
-``with_head.py`` puts one on a body. Their weights are named as the reference names them.
+``with_head.py`` puts a head on a body. Weight names match the reference.
 
-Shapes: B batch, S length, D model width, W width of the vectors of pieces, C classes, outputs or
+Shapes: B batch, S length, D model width, W width of the token embeddings, C classes, outputs or
 choices, V vocabulary, ... any dimensions.
 """
 
@@ -19,16 +19,16 @@ from heedful.models.labels import class_loss, classification_loss
 
 
 class SequenceHead(nn.Linear):
-    """Decides about a text from one vector of it: dropout, then a linear layer.
+    """Classify a text from one vector: dropout, then a linear layer.
 
-    The layer may be wider than what it reads; see ``with_head.wide_layers``.
+    The layer's dtype may be wider than its input's; see ``with_head.wide_layers``.
 
     Args:
         width: D.
         num_labels: C.
-        dropout: probability with which a value is dropped in training.
-        problem_type: decides the loss; see ``classification_loss``.
-        bias: whether an output has a bias.
+        dropout: dropout probability.
+        problem_type: selects the loss; see ``classification_loss``.
+        bias: whether the linear layer has a bias.
     """
 
     every_token = False
@@ -51,22 +51,22 @@ class SequenceHead(nn.Linear):
         return super().forward(self.dropout(hidden).to(self.weight.dtype))
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum and the count of the losses; see ``classification_loss``."""
+        """Return the sum and count of the losses; see ``classification_loss``."""
         return classification_loss(logits, labels, self.problem_type)
 
 
 class DenseSequenceHead(nn.Module):
-    """Decides about a text by a dense layer, an activation and a linear layer.
+    """Classify a text with a dense layer, an activation and a linear layer.
 
-    There is dropout before both layers. The last one may be wider than the other; see
+    Dropout precedes both layers. The last layer's dtype may be wider; see
     ``with_head.wide_layers``.
 
     Args:
         width: D.
         num_labels: C.
-        dropout: probability with which a value is dropped in training.
-        input_dropout: the same before the first layer; None takes ``dropout``.
-        problem_type: decides the loss; see ``classification_loss``.
+        dropout: dropout probability.
+        input_dropout: dropout probability before the first layer; None takes ``dropout``.
+        problem_type: selects the loss; see ``classification_loss``.
         activation: a name in ``feedforward.ACTIVATIONS``.
     """
 
@@ -92,7 +92,7 @@ class DenseSequenceHead(nn.Module):
 
     @property
     def bias(self) -> nn.Parameter:
-        """What is added to the logits. Shape (C,)."""
+        """Bias of the logits. Shape (C,)."""
         return self.out_proj.bias
 
     def forward(self, hidden: Tensor) -> Tensor:
@@ -102,31 +102,31 @@ class DenseSequenceHead(nn.Module):
         return logits
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum and the count of the losses; see ``classification_loss``."""
+        """Return the sum and count of the losses; see ``classification_loss``."""
         return classification_loss(logits, labels, self.problem_type)
 
 
 SUMMARIES = ("first", "last", "mean", "cls_index")
-"""The reference's names of what stands for a text: its first token, its last, or the mean of all.
-``cls_index`` is the last, too: the reference's models do not say another one."""
+"""The reference's names for the summary of a text: its first token, last token or mean of tokens.
+``cls_index`` is the last token, too, since the reference's models never give another index."""
 
 
 class SummaryHead(SequenceHead):
-    """Decides about a text from a summary of its tokens.
+    """Classify a text from a summary of its tokens.
 
-    Padding does not count, unlike in the reference: what a text gets must not depend on the others
-    of its batch.
+    Unlike the reference, it ignores padding: predictions must not depend on other texts of the
+    batch.
 
     Args:
         width: D.
         num_labels: C.
         kind: one of ``SUMMARIES``.
-        project: whether the summary goes through a linear layer.
-        activation: of the summary, a name in ``feedforward.ACTIVATIONS``; None for none.
-        dropout: probability with which a value of the summary is dropped in training.
-        problem_type: decides the loss; see ``classification_loss``.
-        bias: whether an output has a bias.
-        pad_id: the token that is padding where no mask says what is; None for none.
+        project: whether a linear layer is applied to the summary.
+        activation: activation of the summary, a name in ``feedforward.ACTIVATIONS``, or None.
+        dropout: dropout probability of the summary.
+        problem_type: selects the loss; see ``classification_loss``.
+        bias: whether the linear layer has a bias.
+        pad_id: id of the padding token, used if there is no mask; None if there is no such token.
     """
 
     def __init__(
@@ -157,12 +157,12 @@ class SummaryHead(SequenceHead):
 
 
 class TokenHead(nn.Linear):
-    """Decides about each token: dropout, then a linear layer.
+    """Classify each token: dropout, then a linear layer.
 
     Args:
         width: D.
         num_labels: C.
-        dropout: probability with which a value is dropped in training.
+        dropout: dropout probability.
     """
 
     every_token = True
@@ -176,20 +176,20 @@ class TokenHead(nn.Linear):
         return super().forward(self.dropout(hidden))
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum and the count of the losses; see ``class_loss``."""
+        """Return the sum and count of the losses; see ``class_loss``."""
         return class_loss(logits, labels)
 
 
 class SpanHead(nn.Linear):
-    """Scores each token as the start and as the end of an answer.
+    """Score each token as the start and the end of an answer.
 
     Args:
         width: D.
-        num_labels: 2, one for each end.
-        dropout: probability with which a value is dropped in training.
+        num_labels: 2, for start and end.
+        dropout: dropout probability.
 
     Raises:
-        UserError: it is not 2.
+        UserError: ``num_labels`` is not 2.
     """
 
     def __init__(self, width: int, num_labels: int, *, dropout: float = 0.0) -> None:
@@ -203,22 +203,22 @@ class SpanHead(nn.Linear):
         return super().forward(self.dropout(hidden))
 
     def loss(self, logits: Tensor, positions: Tensor) -> Tensor:
-        """Return the mean loss of one of the ends.
+        """Return the mean loss of the start or of the end.
 
         Args:
-            logits: of the tokens. Shape (B, S).
-            positions: of the right ones. As in the reference, one from S on counts for nothing, and
-                one below 0 stands for 0. Shape (B,) or (B, 1).
+            logits: logits of the tokens. Shape (B, S).
+            positions: target positions. As in the reference, a position from S on is ignored and a
+                negative one becomes 0. Shape (B,) or (B, 1).
         """
         length = logits.shape[1]
         positions = positions.squeeze(-1) if positions.ndim == 2 else positions
-        inside = positions.clamp(min=0)
-        counted = inside.masked_fill(inside >= length, IGNORED)
-        return reduced(*class_loss(logits, counted), "mean")
+        clamped = positions.clamp(min=0)
+        targets = clamped.masked_fill(clamped >= length, IGNORED)
+        return reduced(*class_loss(logits, targets), "mean")
 
 
 class Transform(nn.Module):
-    """A dense layer, the activation, and a normalisation.
+    """A dense layer, an activation and layer normalisation.
 
     Args:
         width: D.
@@ -235,12 +235,12 @@ class Transform(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (..., W) for shape (..., D)."""
-        normal: Tensor = self.LayerNorm(self.activation(self.dense(hidden)))
-        return normal
+        normalised: Tensor = self.LayerNorm(self.activation(self.dense(hidden)))
+        return normalised
 
 
 class ReplacedHead(nn.Module):
-    """Tells replaced tokens from original ones (Clark et al. 2020, section 2).
+    """Detect replaced tokens (Clark et al. 2020, section 2).
 
     Args:
         width: D.
@@ -256,13 +256,13 @@ class ReplacedHead(nn.Module):
         self.dense_prediction = Linear(width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
+        """Return logits, shape (B, S), above 0 for replaced tokens, for shape (B, S, D)."""
         logits: Tensor = self.dense_prediction(self.activation(self.dense(hidden)))
         return logits.squeeze(-1)
 
 
 class ContextReplacedHead(nn.Module):
-    """Tells replaced tokens from original ones, each beside the first token (He et al. 2023).
+    """Detect replaced tokens from each token plus the first token (He et al. 2023).
 
     Args:
         width: D.
@@ -280,23 +280,23 @@ class ContextReplacedHead(nn.Module):
         self.classifier = Linear(width, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Return shape (B, S), above 0 for replaced ones, for shape (B, S, D)."""
-        beside = self.LayerNorm(hidden[:, :1] + hidden)
-        logits: Tensor = self.classifier(self.activation(self.dense(beside)))
+        """Return logits, shape (B, S), above 0 for replaced tokens, for shape (B, S, D)."""
+        with_first = self.LayerNorm(hidden[:, :1] + hidden)
+        logits: Tensor = self.classifier(self.activation(self.dense(with_first)))
         return logits.squeeze(-1)
 
 
 class LanguageHead(nn.Module):
-    """A logit for each piece of the vocabulary.
+    """Language model head: a logit for each token of the vocabulary.
 
     Args:
-        transform: what hidden states go through first, to the width of the embeddings; None where
-            they have that width and go through nothing.
-        piece_width: W, which is that of the embeddings.
+        transform: maps hidden states to the width of the embeddings; None for no transform, if the
+            widths are equal.
+        piece_width: W, the width of the embeddings.
         vocab_size: V.
-        tied: whether a piece's vector is the one of the embeddings, which is then handed to each
-            call; else the head has vectors of its own, ``decoder.weight``.
-        biased: whether a piece has a bias.
+        tied: whether the output weight is tied to the embeddings, which are then an argument of
+            each call. Otherwise the head has its own weight, ``decoder.weight``.
+        biased: whether the logits have a bias.
     """
 
     def __init__(
@@ -314,23 +314,23 @@ class LanguageHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if biased else None
 
     def vectors(self, embeddings: nn.Embedding) -> Tensor:
-        """Return what hidden states are compared with: the embeddings' if tied. Shape (V, W)."""
+        """Return the output weight, which is that of the embeddings if tied. Shape (V, W)."""
         return embeddings.weight if self.decoder is None else self.decoder.weight
 
     def forward(self, hidden: Tensor, embeddings: nn.Embedding) -> Tensor:
-        """Return shape (..., V).
+        """Return logits of shape (..., V).
 
         Args:
             hidden: shape (..., D).
-            embeddings: of the pieces, used by a tied head.
+            embeddings: token embeddings, used by a tied head.
         """
         if self.transform is not None:
             hidden = self.transform(hidden)
-        # The embeddings may be kept wider than the weights that the layers compute with.
+        # The dtype of the embeddings may be wider than that of the layers.
         return linear(hidden, self.vectors(embeddings).to(hidden.dtype), self.bias)
 
     def resize(self, vocab_size: int, std: float) -> None:
-        """Take another vocabulary: what both have is kept, biases start at 0 and vectors afresh.
+        """Change the vocabulary size. New tokens get a bias of 0 and fresh vectors.
 
         Args:
             vocab_size: the new V.
@@ -342,21 +342,21 @@ class LanguageHead(nn.Module):
             bias[:kept] = self.bias.detach()[:kept]
             self.bias = nn.Parameter(bias)
         if self.decoder is not None:
-            before = self.decoder.weight.detach()
-            kept = min(vocab_size, len(before))
-            weight = before.new_empty(vocab_size, before.shape[1]).normal_(std=std)
-            weight[:kept] = before[:kept]
+            old = self.decoder.weight.detach()
+            kept = min(vocab_size, len(old))
+            weight = old.new_empty(vocab_size, old.shape[1]).normal_(std=std)
+            weight[:kept] = old[:kept]
             self.decoder.weight = nn.Parameter(weight)
             self.decoder.out_features = vocab_size
 
 
 class PixelHead(nn.Module):
-    """Makes the pixels of each patch from its token (Xie et al. 2022, section 3.3).
+    """Predict the pixels of each patch from its token (Xie et al. 2022, section 3.3).
 
     Args:
         width: D.
-        channels: numbers of a pixel.
-        side: pixels on each side of what comes of a token.
+        channels: channels of a pixel.
+        side: side length in pixels of the square predicted from a token.
     """
 
     def __init__(self, width: int, channels: int, side: int) -> None:
@@ -369,26 +369,26 @@ class PixelHead(nn.Module):
         return F.pixel_shuffle(self.projection(hidden), self.side)
 
     def loss(self, pixels: Tensor, truth: Tensor, hidden: Tensor) -> Tensor:
-        """Return the mean distance of the numbers of hidden pixels.
+        """Return the mean absolute error over the channels of masked pixels.
 
         Args:
-            pixels: what `forward` returned.
-            truth: of the same shape.
-            hidden: not 0 for a patch that counts. Shape (B, R, Q).
+            pixels: output of `forward`.
+            truth: ground truth, of the same shape.
+            hidden: nonzero for a masked patch. Shape (B, R, Q).
         """
-        counts = hidden.to(pixels.dtype)[:, None]
-        counts = counts.repeat_interleave(self.side, 2).repeat_interleave(self.side, 3)
-        distance = ((truth - pixels).abs() * counts).sum()
-        return distance / (counts.sum() + 1e-5) / self.channels
+        mask = hidden.to(pixels.dtype)[:, None]
+        mask = mask.repeat_interleave(self.side, 2).repeat_interleave(self.side, 3)
+        error = ((truth - pixels).abs() * mask).sum()
+        return error / (mask.sum() + 1e-5) / self.channels
 
 
 class PreTrainingHead(nn.Module):
     """Both heads of BERT's pre-training (Devlin et al. 2019, section 3.1).
 
     Args:
-        predictions: says which pieces stand at masked positions.
+        predictions: the masked language model head.
         width: D.
-        dropout: probability with which a value is dropped in training that the second one reads.
+        dropout: dropout probability before the next-sentence head.
     """
 
     def __init__(self, predictions: LanguageHead, width: int, dropout: float = 0.0) -> None:
@@ -398,27 +398,27 @@ class PreTrainingHead(nn.Module):
 
 
 def reads_first(head: nn.Module) -> bool:
-    """Return whether a head decides from the first token alone."""
+    """Return whether a head reads only the first token."""
     if isinstance(head, SummaryHead) and head.kind != "first":
         return False
     return not getattr(head, "every_token", True)
 
 
 def reads_last(head: nn.Module) -> bool:
-    """Return whether a head decides from the last token alone."""
+    """Return whether a head reads only the last token."""
     return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
 
 
 def summary(
     head: nn.Module, hidden: Tensor, mask: Tensor | None, ids: Tensor | None = None
 ) -> Tensor:
-    """Return the vectors that a head decides about texts from. Shape (B, D).
+    """Return the vectors from which a head classifies texts. Shape (B, D).
 
     Args:
-        head: decides about texts.
-        hidden: of all tokens, or of the first alone if it reads no other. Shape (B, S, D).
-        mask: not 0 for a token. Shape (B, S); None if there is no padding.
-        ids: of the tokens, if they are known. Shape (B, S).
+        head: a head that classifies texts.
+        hidden: states of all tokens, or of the first if the head reads no other. Shape (B, S, D).
+        mask: nonzero for a token. Shape (B, S); None if there is no padding.
+        ids: token ids, if known. Shape (B, S).
     """
     if reads_first(head):
         return hidden[:, 0]
@@ -435,8 +435,8 @@ def summary(
 
 
 def last_places(real: Tensor) -> Tensor:
-    """Return where the last token of each sequence stands, (B,), for True in tokens, (B, S).
+    """Return the position of each sequence's last token, (B,), from a token mask, (B, S).
 
-    That is 0 for a text of no tokens, in the reference, too: what follows depends on its batch.
+    An empty text gets 0, as in the reference; its prediction then depends on its batch.
     """
     return real.cumsum(1).argmax(1)

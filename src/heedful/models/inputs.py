@@ -1,7 +1,7 @@
-"""The arguments of an encoder, checked before anything is computed: one line says what is wrong.
+"""Check an encoder's arguments before any computation, with one-line error messages.
 
-Shapes: B batch, S length of the input, T length with what is cached, E length of the encoder's
-output, H heads, L blocks, D model width, W width of the embeddings.
+Shapes: B batch, S input length, T key length (cached and new tokens), E length of the encoder's
+output, H heads, L blocks, D model width, W embedding width.
 """
 
 from collections.abc import Mapping
@@ -23,14 +23,14 @@ from heedful.models.encoder_config import EncoderConfig
 def check_tokens(
     ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: EncoderConfig
 ) -> Tensor:
-    """Return ids, shape (B, S), or vectors, shape (B, S, W), whichever there are.
+    """Return token ids, shape (B, S), or vectors, shape (B, S, W), whichever is given.
 
     Args:
         ids: shape (B, S).
         vectors: shape (B, S, W).
-        start: how many tokens are cached before them.
-        most: how many tokens the model takes at once.
-        config: of the model.
+        start: number of cached tokens before them.
+        most: maximum sequence length of the model.
+        config: configuration of the model.
     """
     for name, tensor in (("input_ids", ids), ("inputs_embeds", vectors)):
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -62,7 +62,7 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
     """Check that ids are integers from 0 to ``limit`` - 1."""
     if ids.dtype not in (torch.int64, torch.int32):
         raise UserError(f"{name} has type {ids.dtype}; it must be torch.int64 or torch.int32")
-    # Elsewhere than on a CPU the values could be seen only by waiting for the device.
+    # Checking values on another device would block the host.
     if ids.device.type == "cpu" and not torch.compiler.is_compiling() and ids.numel():
         low, high = (int(value) for value in ids.aminmax())
         if low < 0 or high >= limit:
@@ -71,7 +71,7 @@ def check_ids(name: str, ids: Tensor, limit: int) -> None:
 
 
 def check_rows(name: str, ids: Tensor | None, tokens: Tensor, limit: int) -> None:
-    """Check ids that go with the tokens: one row a sequence, or one for all."""
+    """Check ids that accompany the tokens: one row per sequence, or one row for all."""
     if ids is None:
         return
     if limit == 0:
@@ -85,10 +85,10 @@ def check_rows(name: str, ids: Tensor | None, tokens: Tensor, limit: int) -> Non
 def check_head_mask(
     name: str, mask: Tensor | None, shapes: Mapping[str, tuple[int, int]]
 ) -> Tensor | None:
-    """Return what each head is multiplied by, shape (L, H), of what may have shape (H,).
+    """Check a head mask and expand it to shape (L, H).
 
     Args:
-        name: the argument of the model.
+        name: name of the model's argument.
         mask: shape (H,) or (L, H), or None.
         shapes: ``Model.head_masks``.
     """
@@ -113,17 +113,17 @@ def context(
     need_cache: bool,
     by_text: bool = False,
 ) -> Context:
-    """Check what tokens may attend to, and return what all blocks are told of it.
+    """Check the arguments of attention and build the context that all blocks share.
 
     Args:
-        config: of the model.
-        tokens: ids, shape (B, S), or vectors, shape (B, S, W).
+        config: configuration of the model.
+        tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
         attention_mask: shape (B, T) or (B, S, T).
-        past: what an earlier call returned.
+        past: KV cache returned by an earlier call.
         encoded: ``encoder_hidden_states``, shape (B, E, D).
         encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
-        need_cache: whether a cache is asked for.
-        by_text: whether blocks must know where texts stand.
+        need_cache: whether to return a KV cache.
+        by_text: whether blocks need the bounds of the texts.
     """
     batch, length = tokens.shape[:2]
     if (past is not None or need_cache) and not config.is_decoder:
@@ -143,10 +143,10 @@ def context(
             device=device,
         )
 
-    mask = known = mask_on(tokens.device, attention_mask)
+    mask = host_mask = mask_on(tokens.device, attention_mask)
     if by_text and attention_mask is not None and waits(tokens.device):
         attention_mask = on_host(attention_mask)
-        known = mask_on(attention_mask.device, attention_mask)
+        host_mask = mask_on(attention_mask.device, attention_mask)
     cross_mask = None
     if encoded_mask is not None:
         if encoded_length is None:
@@ -164,12 +164,12 @@ def context(
         cross_mask=cross_mask,
         need_cache=need_cache,
         causal=config.is_decoder,
-        texts=texts_of(known, tokens) if by_text else None,
+        texts=texts_of(host_mask, tokens) if by_text else None,
     )
 
 
 def _check_encoded(encoded: Tensor, batch: int, config: EncoderConfig) -> int:
-    """Check what cross-attention attends to, and return E."""
+    """Check the input of cross-attention and return E."""
     if not config.add_cross_attention:
         raise UserError(
             "encoder_hidden_states are for a decoder with cross-attention; "
@@ -184,7 +184,7 @@ def _check_encoded(encoded: Tensor, batch: int, config: EncoderConfig) -> int:
 
 
 def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderConfig) -> int | None:
-    """Check that a cache is of this model and batch, and return E, which it may know, too."""
+    """Check that a KV cache fits this model and batch. Return E, from the cache if not given."""
     blocks, heads = config.num_hidden_layers, config.num_attention_heads
     width = config.hidden_size // heads
     if len(past.blocks) != blocks:
@@ -210,48 +210,51 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
 def packing_of(
     mask: Tensor | None, tokens: Tensor, *, attends: bool = False, only_first: bool = False
 ) -> Packing | None:
-    """Tell how to leave padding out, where a mask has one row a sequence and enough padding.
+    """Return how to pack the sequences; None if the mask has too little padding or another shape.
 
     Args:
-        mask: 1 or True for a token, 0 or False for padding. Shape (B, S); one of another shape is
-            for others to refuse.
-        tokens: ids or vectors. Shape (B, S, ...).
-        attends: whether tokens attend to each other without it, too; see ``varlen.py``.
-        only_first: whether first tokens are wanted, so that none may be left out.
+        mask: 1 or True for a token, 0 or False for padding. Shape (B, S). Another function rejects
+            masks of a wrong shape.
+        tokens: token ids or vectors. Shape (B, S, ...).
+        attends: whether attention runs on packed sequences, too; see ``varlen.py``.
+        only_first: whether the first token of each sequence is needed, so that none may be padding.
     """
     if mask is None or mask.shape != tokens.shape[:2]:
         return None
-    known = on_host(mask).bool()
-    if only_first and not known[:, 0].all():
+    host_mask = on_host(mask).bool()
+    if only_first and not host_mask[:, 0].all():
         return None
-    return packing_of_texts(known, tokens.device) if attends else packing(known, tokens.device)
+    return (
+        packing_of_texts(host_mask, tokens.device) if attends else packing(host_mask, tokens.device)
+    )
 
 
 def packing_apart(mask: Tensor, tokens: Tensor, config: EncoderConfig) -> Packing | None:
-    """Tell the same where a mask with one row a query keeps the texts of a sequence apart.
+    """Return how to pack sequences of several texts that a mask with one row per query separates.
 
     Args:
-        mask: 1 or True where a query may attend. Shape (B, S, S); one of another shape is for
-            others to refuse.
-        tokens: ids, shape (B, S). What does not attend to itself is padding if it has that id.
-        config: of the model.
+        mask: 1 or True where a query may attend. Shape (B, S, S). Another function rejects masks
+            of a wrong shape.
+        tokens: token ids, shape (B, S). A token that does not attend to itself is padding if it
+            has the padding id; any other such token prevents packing.
+        config: configuration of the model.
     """
     if tokens.ndim != 2 or mask.shape != (*tokens.shape, tokens.shape[1]):
         return None
-    known = on_host(mask).bool()
-    alone = ~known.diagonal(dim1=1, dim2=2)  # (B, S)
+    host_mask = on_host(mask).bool()
+    masked_out = ~host_mask.diagonal(dim1=1, dim2=2)  # (B, S)
     if config.pad_token_id is not None:
-        alone = alone & (on_host(tokens) != config.pad_token_id)
-    if alone.any():
+        masked_out = masked_out & (on_host(tokens) != config.pad_token_id)
+    if masked_out.any():
         return None
-    return packing_of_mask(known, tokens.device, causal=config.is_decoder)
+    return packing_of_mask(host_mask, tokens.device, causal=config.is_decoder)
 
 
 def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
-    """Check that ids are sequences of at most so many tokens; return how many, and how long.
+    """Check that ids are sequences of at most ``most`` tokens; return batch size and length.
 
     Raises:
-        UserError: they are not.
+        UserError: the shape is wrong, or the sequences are empty or too long.
     """
     if ids.ndim != 2:
         raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be (batch, length)")
@@ -262,13 +265,13 @@ def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
 
 
 def shift_right(labels: Tensor, *, start: int, pad: int) -> Tensor:
-    """Return the token before each label, padding where there is none.
+    """Shift labels right to make decoder inputs; ignored labels become padding.
 
     Args:
         labels: shape (B, S).
-        start: the token before the first.
-        pad: the token of the padding.
+        start: id of the start token.
+        pad: id of the padding token.
     """
     first = torch.full_like(labels[:, :1], start)
-    before = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, pad)
-    return torch.cat([first, before], 1)
+    shifted = labels[:, :-1].masked_fill(labels[:, :-1] == losses.IGNORED, pad)
+    return torch.cat([first, shifted], 1)

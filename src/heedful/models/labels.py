@@ -1,6 +1,6 @@
-"""Labels checked against what a head gives, and their losses.
+"""Check labels against logits and compute their losses.
 
-Shapes: B batch, S length, C classes or outputs, V vocabulary, N positions that are scored, ... any
+Shapes: B batch, S length, C classes or outputs, V vocabulary, N scored positions, ... any
 dimensions.
 """
 
@@ -13,35 +13,35 @@ from heedful.host import on_host, where_true
 
 
 def class_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sum and the count of the cross entropy of one right class each.
+    """Return the sum and count of the cross entropy for single-class labels.
 
     Args:
         logits: shape (..., C).
-        labels: classes 0 to C - 1, or -100 to leave one out. Shape (...).
+        labels: classes 0 to C - 1, or -100 for an ignored label. Shape (...).
 
     Raises:
-        UserError: the labels do not fit the logits.
+        UserError: the labels do not match the logits.
     """
     check_classes(labels, tuple(logits.shape[:-1]), logits.shape[-1])
     return losses.cross_entropy(logits, labels)
 
 
 def check_classes(labels: Tensor, shape: tuple[int, ...], classes: int) -> None:
-    """Check that labels are classes.
+    """Check that labels are class indices.
 
     Args:
-        labels: what is checked.
-        shape: the shape that they must have.
+        labels: labels to check.
+        shape: required shape.
         classes: C.
 
     Raises:
-        UserError: the shape, the type, or (where looking costs nothing) a value is wrong.
+        UserError: the shape, the dtype or a value is wrong. Values are checked only on the CPU.
     """
     if labels.shape != shape:
         raise UserError(f"labels have shape {tuple(labels.shape)}; they must have {shape}")
     if labels.is_floating_point() or labels.dtype == torch.bool:
         raise UserError(f"labels have type {labels.dtype}; classes are integers")
-    # Elsewhere than on a CPU the values could be seen only by waiting for the device.
+    # Checking values on another device would block the host.
     if labels.device.type == "cpu" and not torch.compiler.is_compiling():
         wrong = labels[((labels < 0) & (labels != losses.IGNORED)) | (labels >= classes)]
         if len(wrong):
@@ -54,16 +54,17 @@ def check_classes(labels: Tensor, shape: tuple[int, ...], classes: int) -> None:
 def classification_loss(
     logits: Tensor, labels: Tensor, problem_type: str | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum and the count of the loss that fits the labels of whole texts.
+    """Return the sum and count of the loss of a text classifier.
 
     Args:
         logits: shape (B, C).
         labels: see ``BertForSequenceClassification``.
         problem_type: one of ``config.PROBLEM_TYPES``. None decides as the reference does: one
-            output is regression; else integer labels are classes, and others yes or no for each.
+            output means regression; otherwise integer labels mean one class per text, and other
+            labels mean multi-label classification.
 
     Raises:
-        UserError: the labels do not fit the logits.
+        UserError: the labels do not match the logits.
     """
     batch, classes = logits.shape
     if problem_type is None:
@@ -90,16 +91,16 @@ def classification_loss(
 def labelled_positions(
     labels: Tensor, positions: Tensor | None, shape: tuple[int, ...], vocab_size: int
 ) -> Tensor:
-    """Return the positions that have a label, in the batch laid out as one row. Shape (N,).
+    """Return the labelled positions in the flattened batch. Shape (N,).
 
     Args:
-        labels: token ids, or -100 where there is none. Shape (B, S).
-        positions: those that the caller asked to score; only None goes with labels.
-        shape: (B, S), which the labels must have.
+        labels: token ids, or -100 for no label. Shape (B, S).
+        positions: positions that the caller asked to score; must be None with labels.
+        shape: (B, S), the required shape of the labels.
         vocab_size: V.
 
     Raises:
-        UserError: the labels do not fit, or positions are given too.
+        UserError: the labels are invalid, or ``positions`` is given, too.
     """
     if positions is not None:
         raise UserError("give labels or positions, not both: labels are scored where they stand")

@@ -1,4 +1,4 @@
-"""A model of any family, from its folder."""
+"""Load a model of any family from its folder."""
 
 import logging
 import os
@@ -42,32 +42,32 @@ def load_model(
     mapped: bool = False,
     whole: bool = False,
 ) -> Any:
-    """Read a ``Model`` of any family in evaluation mode; what is None stays as the folder says.
+    """Load a ``Model`` of any family in evaluation mode.
 
-    The class is the one that the folder's ``model_type`` and the head ask for; see its
-    ``from_pretrained`` for what starts fresh, and for the options that are not explained here.
+    An option that is None keeps the value of the folder's configuration. The folder's
+    ``model_type`` and the head determine the class. See its ``from_pretrained`` for the weights
+    that may start fresh and for further details of the options.
 
     Args:
         name: see ``heedful.sources.resolve``.
-        head: what the model decides; None takes the head that the folder says.
+        head: the head to load; None takes the head that the folder names.
         num_labels: number of outputs of a classifier.
         id2label: name of each output.
         problem_type: see ``BertConfig``.
-        dropout: of the whole model.
-        is_decoder: whether a token may attend to none after it.
-        add_cross_attention: whether the blocks can attend to an encoder.
-        fresh_head: whether to start the head fresh although the folder has weights for it.
+        dropout: dropout of the whole model.
+        is_decoder: whether attention is causal.
+        add_cross_attention: whether the blocks have cross-attention to an encoder.
+        fresh_head: whether to start the head fresh even if the folder has weights for it.
         revision: commit, tag or branch of a hub name.
-        allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
-        mapped: whether an encoder's weights stay in the file, mapped into memory, rather than being
-            copied: it loads sooner. They begin at other places in memory then, so that the last bit
-            of what is computed may differ; and nobody may write into the file meanwhile, as
-            heedful never does.
-        whole: whether to refuse a folder that lacks weights, rather than to draw them.
+        allow_pickle: whether to read ``pytorch_model.bin`` if there is no safetensors file.
+        mapped: whether an encoder's weights stay memory-mapped instead of being copied. This loads
+            faster, but the memory alignment differs, so the last bit of a result may differ. No
+            process may write to the file while it is mapped; heedful never does.
+        whole: whether to reject a folder with missing weights instead of initialising them.
 
     Raises:
-        UserError: there is no such model, its family is not known, has no such head or no such
-            option, or its weights do not fit its configuration.
+        UserError: the model does not exist, its family is unknown or lacks the head or an option,
+            or its weights do not match its configuration.
     """
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder)
@@ -75,8 +75,8 @@ def load_model(
     if head not in family.models:
         if head not in get_args(Head):
             raise unknown_name("head", str(head), get_args(Head))
-        known = ", ".join(family.models)
-        raise UserError(f"{folder}: no head {head!r} for model_type {model_type!r}; it has {known}")
+        heads = ", ".join(family.models)
+        raise UserError(f"{folder}: no head {head!r} for model_type {model_type!r}; it has {heads}")
     return read_model(
         family.model_class(head),
         name,
@@ -107,35 +107,35 @@ def read_model(
     mapped: bool = False,
     whole: bool = False,
 ) -> "AnyModel":
-    """Read a model of a known class; see ``Model.from_pretrained``.
+    """Load a model of a known class; see ``Model.from_pretrained``.
 
     Args:
-        cls: the class.
+        cls: class of the model.
         name: see ``heedful.sources.resolve``.
-        options: what is changed of the folder's configuration; what is None is not.
+        options: changes to the folder's configuration; None changes nothing.
         fresh_head: see ``Model.from_pretrained``.
-        revision: the same.
-        allow_pickle: the same.
+        revision: see ``Model.from_pretrained``.
+        allow_pickle: see ``Model.from_pretrained``.
         mapped: see ``load_model``.
-        whole: the same.
+        whole: see ``load_model``.
     """
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder, cls)
     config = family.config_class().read(folder / CONFIG)
-    known = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
+    allowed = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
     options = {
         key: value
         for key, value in options.items()
-        # Of a family without such a field the configuration may say what it always is.
-        if value is not None and (key in known or getattr(config, key, None) != value)
+        # A configuration without this field may have it as a constant; that value is accepted.
+        if value is not None and (key in allowed or getattr(config, key, None) != value)
     }
     if len(family.models) > 1:
-        known.add("fresh_head")
+        allowed.add("fresh_head")
     for option in [*options, "fresh_head"] if fresh_head else options:
-        if option not in known:
+        if option not in allowed:
             raise UserError(f"{folder}: no {option} for model_type {model_type!r}; leave it out")
     config = cls.changed(config, _changes(options, config))
-    with torch.device("meta"), _Unfilled():  # no time or memory for weights that are read next
+    with torch.device("meta"), _Unfilled():  # the weights are read next: allocate and draw none
         model = cls.from_config(config)
     report = model.set_file_weights(
         read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
@@ -154,16 +154,16 @@ def read_model(
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves new weights as they are.
+    """Skip the initialisation of new weights.
 
-    To draw numbers on the device "meta" the framework imports its compiler, which takes longer than
-    all else that it takes to answer for a text.
+    Drawing random numbers on the device "meta" makes torch import its compiler. That import takes
+    longer than all other work for a prediction.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Call a function of the framework, unless it fills a tensor with numbers drawn."""
+        """Call a torch function, unless it fills a tensor with random numbers."""
         kwargs = kwargs or {}
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):
             return args[0] if args else kwargs["tensor"]
@@ -171,25 +171,25 @@ class _Unfilled(TorchFunctionMode):
 
 
 def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """Return the options that change a configuration, under the names of its fields."""
+    """Convert options to changes of configuration fields."""
     changes = dict(options)
     if (dropout := changes.pop("dropout", None)) is not None:
         changes = dict.fromkeys(config.DROPOUTS, dropout) | changes
     if "num_labels" in changes and changes["num_labels"] == 0:
         raise UserError(f"num_labels is {changes['num_labels']}; it must be at least 1")
     if "id2label" in changes:
-        if isinstance(changes["id2label"], Mapping):  # else it is refused with the configuration
+        if isinstance(changes["id2label"], Mapping):  # else the configuration rejects it
             changes["id2label"] = dict(changes["id2label"])
         changes.setdefault("num_labels", 0)
     elif changes.get("num_labels", 0) == getattr(config, "num_labels", None):
-        del changes["num_labels"]  # the folder's names of them stay
+        del changes["num_labels"]  # keep the folder's label names
     elif "num_labels" in changes:
         changes["id2label"] = {}
     return changes
 
 
 def _in_any_block(names: list[str]) -> str:
-    """Name what all blocks have once."""
+    """Join names, listing a weight that all blocks have once."""
     return ", ".join(dict.fromkeys(re.sub(r"layer\.\d+", "layer.*", name) for name in names))
 
 
@@ -197,30 +197,30 @@ def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Fami
     """Return the ``model_type`` of a folder's configuration, and its family.
 
     Args:
-        folder: holds the configuration.
-        cls: a class of models that the family must have, or one derived from such a class.
+        folder: has the configuration.
+        cls: a model class that the family must have, or a subclass of one.
 
     Raises:
-        UserError: the configuration cannot be read, or the family is not known, or another one.
+        UserError: the configuration cannot be read, or its family is unknown or lacks the class.
     """
     path = _config_path(folder)
-    # Google's original BERTs, and the reference's oldest, do not say what they are.
+    # Google's original BERTs and the reference's oldest models have no model_type.
     model_type = read_json(path).get("model_type", "bert")
-    # One family's classes may derive from another's: the nearest says which it is of.
+    # A family's class may derive from another family's: the nearest public base decides.
     name = (
         next((kind.__name__ for kind in cls.__mro__ if kind.__name__ in PUBLIC), None)
         if cls
         else None
     )
-    known = [kind for kind, family in FAMILIES.items() if not cls or name in family.models.values()]
-    if model_type not in known:
-        expected = " or ".join(map(repr, known)) if cls else f"one of {', '.join(known)}"
+    valid = [kind for kind, family in FAMILIES.items() if not cls or name in family.models.values()]
+    if model_type not in valid:
+        expected = " or ".join(map(repr, valid)) if cls else f"one of {', '.join(valid)}"
         raise UserError(f"{path}: model_type is {model_type!r}; expected {expected}")
     return model_type, FAMILIES[model_type]
 
 
 def head_of(folder: Path) -> Head:
-    """Return the head that a folder says its model has: the body alone where it says none.
+    """Return the head that a folder's configuration names, ``body`` if it names none.
 
     Raises:
         UserError: see ``family_of``.
@@ -239,9 +239,9 @@ def head_of(folder: Path) -> Head:
 
 
 def encodes(name: str | os.PathLike[str], revision: str | None = None) -> bool | None:
-    """Return the ``is_decoder`` of `load_model` with which each token attends to all others.
+    """Return the ``is_decoder`` option of `load_model` that makes attention bidirectional.
 
-    That is None where the family leaves no choice, as GPT-2 does.
+    None if the family has no such option, such as GPT-2.
 
     Args:
         name: see ``heedful.sources.resolve``.
@@ -251,21 +251,21 @@ def encodes(name: str | os.PathLike[str], revision: str | None = None) -> bool |
         UserError: see ``family_of``.
     """
     _, family = family_of(sources.resolve(name, revision))
-    can = any(field.name == "is_decoder" for field in fields(family.config_class()))
-    return False if can else None
+    has_option = any(field.name == "is_decoder" for field in fields(family.config_class()))
+    return False if has_option else None
 
 
 def read_config(folder: Path) -> Any:
     """Read the configuration of a folder of any family.
 
     Raises:
-        UserError: see ``family_of``, or a key is unknown, or its value not supported.
+        UserError: see ``family_of``; or a key is unknown or its value is not supported.
     """
     _, family = family_of(folder)
     return family.config_class().read(folder / CONFIG)
 
 
 def _config_path(folder: Path) -> Path:
-    """Return where the configuration is; Google's original BERTs have a name of their own."""
+    """Return the path of the configuration; Google's original BERTs use another file name."""
     original = folder / "bert_config.json"
     return original if original.exists() and not (folder / CONFIG).exists() else folder / CONFIG

@@ -1,4 +1,4 @@
-"""What every model says of itself, whatever its family."""
+"""The base class of all models."""
 
 import copy
 import os
@@ -18,13 +18,14 @@ from heedful.models.weights import renamed
 
 
 class Model(nn.Module, ABC):
-    """A module with a configuration that is kept in a folder.
+    """A module with a configuration that can be saved to a folder and loaded from it.
 
     Attributes:
-        config: its sizes and options as they are now. It is replaced, never changed.
-        gradient_checkpointing: whether training keeps only each block's input and computes the
-            rest again in the backward pass: less memory, about a third more time. False at first.
-        loaded: names of the parameters whose values are from a folder.
+        config: current sizes and options. It is replaced, never mutated.
+        gradient_checkpointing: whether training stores only each block's input and recomputes
+            the activations in the backward pass. Saves memory and takes about a third more time.
+            False by default.
+        loaded: names of the parameters that were loaded from a folder.
     """
 
     config: Any
@@ -34,18 +35,18 @@ class Model(nn.Module, ABC):
     can_recompute: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
     packs_for: ClassVar[Literal["first", "last"] | None] = None
-    """Of which token a body's state has to be all that is wanted, so that training computes next to
-    nothing for padding; None if there is no such token."""
+    """If a head reads only this token's last hidden state, training packs sequences and so skips
+    nearly all padding. None if there is no such token."""
     prefix: ClassVar[str] = ""
-    """The attribute that it is, as the body of a model with a head."""
+    """Attribute name of the body in a model with a head."""
     in_files: Mapping[str, str] = {}
-    """Parts of it that have another name in a file, and that name."""
+    """Maps module names to their names in a weight file, where the two differ."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        """Refuse the name of a folder where a configuration is expected; else `__init__` decides.
+        """Reject a folder name passed as the configuration; `__init__` checks everything else.
 
         Raises:
-            UserError: naming the call that reads a folder.
+            UserError: the first argument is a path. The message names the call to use instead.
         """
         if args and isinstance(args[0], str | os.PathLike):
             raise UserError(
@@ -56,42 +57,42 @@ class Model(nn.Module, ABC):
 
     @property
     def body(self) -> "Model":
-        """What gives the hidden states that a head decides from; without a head all of it."""
+        """The part that computes the hidden states; the model itself if it has no head."""
         return self
 
     def with_part(self, name: str, part: object) -> Self:
-        """Return a model that shares all parts but one."""
+        """Return a copy with one submodule replaced; all other submodules are shared."""
         twin = copy.copy(self)
         twin._modules = {**self._modules, name: part}  # type: ignore[dict-item]
         return twin
 
     def replaced_by(self, exported: Any) -> Any:
-        """Return what is scored where a program computes the answers in the place of the model.
+        """Return the model to score when an exported program computes the predictions.
 
         Args:
-            exported: called as what answers.
+            exported: has the call signature of the part that computes the predictions.
         """
         return exported
 
     def with_body(self, body: "Model") -> "Model":
-        """Return the same model with another body."""
+        """Return this model with another body."""
         return body
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are; the first of them, if they are in several places."""
+        """Device of the weights; that of the first weight if they are on several devices."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of its weights; of the first, if they differ."""
+        """Dtype of the weights; that of the first weight if they differ."""
         return next(self.parameters()).dtype
 
     def num_parameters(self, only_trainable: bool = False) -> int:
-        """Count its weights, those that parts of it share once.
+        """Return the number of weights; shared weights count once.
 
         Args:
-            only_trainable: whether to leave out what ``requires_grad_(False)`` has frozen.
+            only_trainable: whether to skip parameters frozen by ``requires_grad_(False)``.
         """
         return sum(
             parameter.numel()
@@ -101,44 +102,44 @@ class Model(nn.Module, ABC):
 
     @property
     def learns_unpadded(self) -> bool:
-        """Whether training computes next to nothing for padding, so that lengths may be mixed."""
+        """Whether training skips nearly all padding, so that a batch may mix lengths."""
         return False
 
     @property
     def max_positions(self) -> int:
-        """The most tokens that it takes at once."""
-        most: int = self.config.max_position_embeddings
-        return most
+        """Maximum sequence length in tokens."""
+        limit: int = self.config.max_position_embeddings
+        return limit
 
     @property
     def first_position(self) -> int:
-        """Where the first token of a text stands."""
+        """Position of the first token of a sequence."""
         return 0
 
     @property
     def usual_positions(self) -> int:
-        """How many tokens it takes at once where nobody says."""
+        """Default sequence length in tokens."""
         return self.max_positions
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return the masks of attention heads that ``forward`` takes, and their shapes (L, H).
+        """Return the names of the head masks that ``forward`` takes, with their shapes (L, H).
 
-        Heads can be pruned from what they mask; without a mask, none can be.
+        Heads can be pruned only from an attention that has a mask.
         """
         return {}
 
     def why_not_compiled(self) -> str | None:
-        """Return why, as a body, it has no compiled form; None if it has one."""
+        """Return why this body has no compiled form; None if it has one."""
         return f"{type(self).__name__} has no compiled form"
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return what stands on the body, and may learn at a rate of its own."""
+        """Return the parameters on top of the body, which may have their own learning rate."""
         return []
 
     def fresh_head_parameters(self) -> list[nn.Parameter]:
-        """Return those of `head_parameters` whose values are not from a folder.
+        """Return those of `head_parameters` that were not loaded from a folder.
 
-        A pooler goes with them: what it learnt says little to a head that begins.
+        A loaded pooler counts as fresh if any of them is: its training says little to a new head.
         """
         loaded = {
             id(parameter)
@@ -154,7 +155,7 @@ class Model(nn.Module, ABC):
         return [parameter for parameter in head if id(parameter) in fresh]
 
     def renew(self, part: nn.Module) -> None:
-        """Draw the weights of a part of it anew."""
+        """Reinitialise the weights of a submodule."""
         pretrained.initialise(part, self.config.initializer_range)
         drawn = {id(parameter) for parameter in part.parameters()}
         for model in self._models():
@@ -162,7 +163,7 @@ class Model(nn.Module, ABC):
             model.loaded -= names
 
     def _models(self) -> "Iterator[Model]":
-        """Yield it, and the models in it."""
+        """Yield this model and the models inside it."""
         return (part for part in self.modules() if isinstance(part, Model))
 
     @abstractmethod
@@ -170,58 +171,58 @@ class Model(nn.Module, ABC):
         """Return the word embeddings."""
 
     def input_vectors(self) -> nn.Module:
-        """Return the part whose output is the vectors of what is read, of shape (B, S, W)."""
+        """Return the module that outputs the input vectors, of shape (B, S, W)."""
         return self.get_input_embeddings()
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
-        """Replace the word embeddings, of any number of words; the width must stay.
+        """Replace the word embeddings. The vocabulary size may change, the width may not.
 
         Raises:
-            UserError: another width, or a model whose vocabulary cannot change.
+            UserError: the width differs, or the model's vocabulary cannot change.
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows, and return the new word embeddings.
+        """Change the vocabulary size and return the new word embeddings.
 
-        The vectors of the words that stay are kept; those of new words, which come last, are
-        drawn as fresh weights are. Make an optimizer after this, not before.
+        Remaining tokens keep their vectors. New tokens come last; their vectors are initialised
+        like fresh weights. Create the optimizer after this call, not before.
 
         Raises:
-            UserError: the size leaves out the padding piece, or is no size at all, or the model's
+            UserError: the size excludes the padding token or is not a valid size, or the model's
                 vocabulary cannot change.
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks `keep_blocks` can choose from, in each of two stacks; 0 where none."""
+        """Number of blocks `keep_blocks` can choose from, per stack; 0 if it cannot choose."""
         return 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks, in the order in which they are named; of two stacks, of both.
+        """Keep only the given blocks, in the given order. Applies to both stacks if there are two.
 
         Raises:
-            UserError: the model's blocks cannot be chosen from.
+            UserError: the model does not support removing blocks.
         """
         raise UserError(f"{type(self).__name__}: its layers cannot be chosen from")
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
-        """Take attention heads out of the body; see ``pruning.prune_heads``.
+        """Remove attention heads from the body; see ``pruning.prune_heads``.
 
         Raises:
-            UserError: it cannot lose any, or not those.
+            UserError: no heads, or not these heads, can be removed from the model.
         """
         raise UserError(f"{type(self).__name__}: its attention heads cannot be pruned")
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """Make a model with fresh weights."""
+        """Create a model with fresh weights."""
         return cls(config)
 
     @classmethod
     def changed(cls, config: Any, changes: Mapping[str, Any]) -> Any:
-        """Return a configuration with other values of fields."""
+        """Return a copy of a configuration with some fields changed."""
         return replace(config, **changes)
 
     @classmethod
@@ -244,34 +245,36 @@ class Model(nn.Module, ABC):
         revision: str | None = None,
         allow_pickle: bool = False,
     ) -> Self:
-        """Read a model in evaluation mode, with float32 weights; None stays as the folder says.
+        """Load a model in evaluation mode with float32 weights.
 
-        A head that the folder has no weights for starts fresh, and a warning of the logger
-        ``heedful.models.loading`` names its weights. Weights that this model does not have,
-        such as another head's, are named at level INFO.
+        An option that is None keeps the value of the folder's configuration. A head without
+        weights in the folder starts fresh; the logger ``heedful.models.loading`` names its
+        weights in a warning. Weights that this model lacks, such as another head's, are named at
+        level INFO.
 
         Args:
             name: see ``heedful.sources.resolve``.
             num_labels: number of outputs of a classifier.
             id2label: name of each output.
             problem_type: one of ``config.PROBLEM_TYPES``.
-            dropout: of the whole model, where nothing below says otherwise.
-            hidden_dropout_prob: dropout of the embeddings and of what each half of a block adds.
+            dropout: dropout of the whole model, unless one of the next three options overrides it.
+            hidden_dropout_prob: dropout of the embeddings and of each sublayer's output.
             attention_probs_dropout_prob: dropout of the attention weights.
             classifier_dropout: dropout before a classifier.
-            is_decoder: whether a token may attend to none after it.
-            add_cross_attention: whether the blocks can attend to an encoder. Weights for that may
-                start fresh, as those of a head.
-            position_embedding_type: one of ``config.POSITION_TYPES``; the same.
-            chunk_size_feed_forward: how many tokens go through the feed-forward parts at once.
-            fresh_head: whether to start the head fresh although the folder has weights for it, as
-                other labels need.
+            is_decoder: whether attention is causal.
+            add_cross_attention: whether the blocks have cross-attention to an encoder. Its
+                weights may start fresh, like those of a head.
+            position_embedding_type: one of ``config.POSITION_TYPES``. Its weights may start fresh,
+                too.
+            chunk_size_feed_forward: number of tokens per chunk of the feed-forward layers.
+            fresh_head: whether to start the head fresh even if the folder has weights for it, as
+                new labels need.
             revision: commit, tag or branch of a hub name.
-            allow_pickle: whether to read ``pytorch_model.bin`` where there is no safetensors file.
+            allow_pickle: whether to read ``pytorch_model.bin`` if there is no safetensors file.
 
         Raises:
-            UserError: there is no such model, its configuration is not supported or has no such
-                option, or its weights do not fit it.
+            UserError: the model does not exist, its configuration is not supported or lacks an
+                option, or its weights do not match its configuration.
         """
         return loading.read_model(
             cls,
@@ -298,30 +301,30 @@ class Model(nn.Module, ABC):
         """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
 
         Raises:
-            UserError: the folder holds one of the two already and ``overwrite`` is false, or is a
-                file.
+            UserError: the folder is a file, or it already has one of the two files and
+                ``overwrite`` is false.
         """
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
 
     def file_weights(self) -> dict[str, Tensor]:
-        """Return the weights under the names that they have in a folder."""
+        """Return the weights under their names in a weight file."""
         in_files = self.in_files
         weights = {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
         return self.body.to_file_layout(weights)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return a file's tensors as the weights of this body: of most families the same.
+        """Convert a file's tensors to weights of this body. Most families need no conversion.
 
         Args:
-            tensors: under the names of a file.
+            tensors: tensors under their names in the file.
         """
         return tensors
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return weights as the tensors of a file.
+        """Convert weights to the tensors of a file; the inverse of `from_file_layout`.
 
         Args:
-            weights: under names of `from_file_layout`.
+            weights: weights under the names that `from_file_layout` returns.
         """
         return dict(weights)
 
@@ -329,17 +332,17 @@ class Model(nn.Module, ABC):
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
     ) -> LoadReport:
-        """Set every weight from those of a file, or draw it where that is right.
+        """Set every weight from a file, or initialise it where a fresh weight is allowed.
 
-        The model may be on the device "meta", so that nothing is allocated before all is checked.
-        It is on the CPU thereafter.
+        The model may be on the device "meta": nothing is allocated before all checks pass.
+        Afterwards the model is on the CPU.
 
         Args:
-            tensors: the weights of the file, under its names.
-            folder: what an error calls their source.
+            tensors: weights under their names in the file.
+            folder: source of the weights, for error messages.
             fresh_head: see ``from_pretrained``.
 
         Raises:
-            UserError: a weight is missing or has no place in the model, or a shape or a type is
+            UserError: a weight is missing or not part of the model, or its shape or dtype is
                 wrong.
         """

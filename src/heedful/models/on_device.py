@@ -1,6 +1,6 @@
-"""The steps of a search by a decoder that stays on a device; see ``decoding/on_device.py``.
+"""Decoder steps of a search that runs on the device; see ``decoding/on_device.py``.
 
-Shapes: B items, W hypotheses of each, S longest prompt, E length of the encoder's output, D model
+Shapes: B batch, W hypotheses per item, S longest prompt, E length of the encoder's output, D model
 width, V vocabulary.
 """
 
@@ -20,7 +20,10 @@ from heedful.models.with_head import WithHead, language_head
 
 
 def can_stay(decoder: Model) -> bool:
-    """Tell whether a decoder has such steps: positions must be added to words, and nowhere else."""
+    """Return whether a decoder supports an on-device search.
+
+    It does if it only uses positions by adding position embeddings to word embeddings.
+    """
     if not isinstance(decoder, WithHead) or language_head(decoder) is None:
         return False
     body = decoder.body
@@ -30,15 +33,16 @@ def can_stay(decoder: Model) -> bool:
 
 
 class DecoderSteps:
-    """What a decoder's search takes its steps with, and keeps of the hypotheses.
+    """Decoder steps of an on-device search, with the KV cache of the hypotheses.
 
-    Prompts of any lengths are continued side by side.
+    A batch may mix prompts of different lengths.
 
     Args:
-        decoder: ``can_stay`` on a device.
+        decoder: a decoder for which ``can_stay`` is true.
         prompts: token ids. Shape (B, S).
-        lengths: how many tokens each has; all but the last are read here. Shape (B,).
-        encoded: what the decoder attends to, besides.
+        lengths: number of tokens of each prompt. The constructor reads all tokens but the last.
+            Shape (B,).
+        encoded: encoder output that the decoder attends to.
     """
 
     def __init__(
@@ -54,14 +58,14 @@ class DecoderSteps:
         self.coverage: Tensor | None = None
         longest = prompts.shape[1] - 1
         self.read = torch.arange(longest, device=prompts.device) < (lengths - 1)[:, None]
-        self.positions = (body.first_position + lengths - 1)[:, None]  # (B, 1): of the next token
+        self.positions = (body.first_position + lengths - 1)[:, None]  # (B, 1), of the next token
         mask = None
         if encoded is not None and encoded.mask is not None:
             batch, keys = encoded.mask.shape
             mask = masks.from_attention_mask(encoded.mask, batch=batch, queries=1, keys=keys)
         nodes, crosses = no_nodes(body.encoder, len(prompts)), None
         if longest:
-            # What is read of padding is seen by nobody.
+            # Padding needs no mask here: the search masks its keys and values by `read`.
             past: Cache = body(
                 prompts[:, :longest],
                 encoder_hidden_states=None if encoded is None else encoded.hidden,
@@ -74,10 +78,10 @@ class DecoderSteps:
         self.cache = FixedCache(nodes=nodes, crosses=crosses, cross_mask=mask)
 
     def step(self, newest: Newest) -> tuple[Tensor, None]:
-        """Score what follows the newest tokens; see ``FixedSteps.step``."""
+        """Return logits of the token after the newest tokens; see ``FixedSteps.step``."""
         positions = (self.positions + newest.number).expand(newest.tokens.shape)
         hidden: Tensor = self.body.embeddings(newest.tokens, None, positions)  # (B, W, D)
-        if self.body.encoder.layer_norm is not None:  # the embeddings have none
+        if self.body.encoder.layer_norm is not None:  # pre-norm embeddings have no normalisation
             hidden = hidden.to(self.body.encoder.layer_norm.weight.dtype)
         output: StackOutput = self.body.encoder(
             hidden,
@@ -87,14 +91,14 @@ class DecoderSteps:
         return self.head(output.hidden, self.vectors), None
 
     def make_room(self, nodes: int) -> None:
-        """Make room for a number of nodes."""
+        """Make room for the given number of nodes."""
         self.cache.make_room(nodes)
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep some nodes of each item; see ``FixedSteps.keep_nodes``."""
+        """Keep only the given nodes of each item; see ``FixedSteps.keep_nodes``."""
         self.cache.keep_nodes(nodes)
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items; see ``FixedSteps.keep``."""
+        """Keep only the given items; see ``FixedSteps.keep``."""
         self.cache.keep(items)
         self.positions = self.positions.index_select(0, items)

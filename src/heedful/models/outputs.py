@@ -1,6 +1,6 @@
-"""What a model returns: small dataclasses that also read like the reference's outputs.
+"""Model outputs: small dataclasses that support the access patterns of the reference's outputs.
 
-Shapes: B batch, H heads, S length, T key length (S and what is cached), E encoder's length, D model
+Shapes: B batch, H heads, S length, T key length (S plus cached tokens), E encoder length, D model
 width, C classes or outputs.
 """
 
@@ -16,8 +16,8 @@ from heedful.layers.cache import Cache
 class Output:
     """Access by attribute, key, index and slice: ``out.loss``, ``out["loss"]``, ``out[0]``.
 
-    Keys, indices and slices pass over what is None, as in the reference. So does iteration, which
-    gives keys; unpack values with ``out[:2]`` or ``out.to_tuple()``.
+    Keys, indices and slices skip None values, as in the reference. Iteration skips them, too, and
+    yields keys; unpack values with ``out[:2]`` or ``out.to_tuple()``.
     """
 
     def keys(self) -> list[str]:
@@ -45,290 +45,293 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class BertModelOutput(Output):
-    """What ``BertModel`` returns."""
+    """Output of ``BertModel``."""
 
     last_hidden_state: Tensor
     """Shape (B, S, D)."""
     pooler_output: Tensor | None = None
-    """The first token after a dense layer and tanh. Shape (B, D)."""
+    """First token's hidden state after a dense layer and tanh. Shape (B, D)."""
     past_key_values: Cache | None = None
-    """What a later call can go on from, if asked for."""
+    """KV cache that a later call can continue from, if requested."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T)."""
     cross_attentions: tuple[Tensor, ...] | None = None
-    """Those of each block's cross-attention, if it has one. Each of shape (B, H, S, E)."""
+    """Cross-attention weights of each block, if requested and the model has cross-attention. Each
+    of shape (B, H, S, E)."""
     kernels: tuple[str, ...] | None = None
-    """Which kernel each attention ran on, in the order in which they ran, if asked for: ``"fused"``
-    or ``"plain"``."""
+    """Kernel of each attention, ``"fused"`` or ``"plain"``, in execution order, if requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifierOutput(Output):
-    """What models return that decide about texts, tokens or choices."""
+    """Output of models that classify texts or tokens or score choices."""
 
     loss: Tensor | None = None
-    """The mean over the labels, if there are labels. Shape ()."""
+    """Mean loss over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of texts or choices, shape (B, C); of tokens, shape (B, S, C)."""
+    """Logits of texts or choices, shape (B, C), or of tokens, shape (B, S, C)."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, S)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOutput(Output):
-    """What ``ViTForMaskedImageModeling`` returns, for pictures of Y rows and X columns."""
+    """Output of ``ViTForMaskedImageModeling``, for pictures of Y rows and X columns."""
 
     loss: Tensor | None = None
-    """The mean distance of the hidden pixels, if some are hidden. Shape ()."""
+    """Mean absolute error of the masked pixels, if any are masked. Shape ()."""
     reconstruction: Tensor
-    """Pixels. Shape (B, channels, Y, X), less what is left at an edge by patches."""
+    """Predicted pixels. Shape (B, channels, Y, X), without edge pixels that no patch covers."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, S)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringOutput(Output):
-    """What ``BertForQuestionAnswering`` returns."""
+    """Output of ``BertForQuestionAnswering``."""
 
     loss: Tensor | None = None
-    """The mean of the two ends' losses, if there are positions. Shape ()."""
+    """Average of the start and end losses, if there are target positions. Shape ()."""
     start_logits: Tensor
-    """How well each token starts the answer. Shape (B, S)."""
+    """Logits of each token as the start of the answer. Shape (B, S)."""
     end_logits: Tensor
-    """How well each token ends it. Shape (B, S)."""
+    """Logits of each token as the end of the answer. Shape (B, S)."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, S)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetModelOutput(Output):
-    """What ``XLNetModel`` returns; P is the number of predicted tokens, M the memory's length."""
+    """Output of ``XLNetModel``; P is the number of predicted tokens, M the memory length."""
 
     last_hidden_state: Tensor
-    """Of the tokens, shape (B, S, D), or where some are predicted of these, shape (B, P, D)."""
+    """Of all tokens, shape (B, S, D), or of the predicted tokens, if any, shape (B, P, D)."""
     mems: tuple[Tensor, ...] | None = None
-    """What a call for the next segment can go on from, if asked for: what each block has read. Each
-    of shape (M, B, D), as in the reference."""
+    """Memory for the next segment, if requested: the cached inputs of each block. Each of shape
+    (M, B, D), as in the reference."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
-    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    """Outputs of the embeddings and of each block, if requested. Each of shape (B, S, D), or with
+    predicted tokens alternately (B, S, D) and (B, P, D)."""
     attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
-    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T), or with predicted
+    tokens a pair of shapes (B, H, S, T) and (B, H, P, T)."""
     kernels: tuple[str, ...] | None = None
-    """Which kernel each attention ran on, if asked for."""
+    """Kernel of each attention, if requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetDecisionOutput(Output):
-    """What XLNets return that decide about texts, tokens or choices, or score pieces."""
+    """Output of XLNet classifiers, choice models and language models."""
 
     loss: Tensor | None = None
-    """The mean over the labels, if there are labels. Shape ()."""
+    """Mean loss over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of texts or choices, shape (B, C); of tokens, shape (B, S, C), or where some are predicted of
-    these, shape (B, P, C), or with ``positions`` (N, C)."""
+    """Logits of texts or choices, shape (B, C); of tokens, shape (B, S, C); of predicted tokens, if
+    any, shape (B, P, C); or of ``positions``, shape (N, C)."""
     mems: tuple[Tensor, ...] | None = None
-    """What a call for the next segment can go on from, if asked for: what each block has read. Each
-    of shape (M, B, D), as in the reference."""
+    """Memory for the next segment, if requested: the cached inputs of each block. Each of shape
+    (M, B, D), as in the reference."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
-    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    """Outputs of the embeddings and of each block, if requested. Each of shape (B, S, D), or with
+    predicted tokens alternately (B, S, D) and (B, P, D)."""
     attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
-    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T), or with predicted
+    tokens a pair of shapes (B, H, S, T) and (B, H, P, T)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetSpanOutput(Output):
-    """What ``XLNetForQuestionAnsweringSimple`` returns."""
+    """Output of ``XLNetForQuestionAnsweringSimple``."""
 
     loss: Tensor | None = None
-    """The mean of the two ends' losses, if there are positions. Shape ()."""
+    """Average of the start and end losses, if there are target positions. Shape ()."""
     start_logits: Tensor
-    """How well each token starts the answer. Shape (B, S)."""
+    """Logits of each token as the start of the answer. Shape (B, S)."""
     end_logits: Tensor
-    """How well each token ends it. Shape (B, S)."""
+    """Logits of each token as the end of the answer. Shape (B, S)."""
     mems: tuple[Tensor, ...] | None = None
-    """What a call for the next segment can go on from, if asked for: what each block has read. Each
-    of shape (M, B, D), as in the reference."""
+    """Memory for the next segment, if requested: the cached inputs of each block. Each of shape
+    (M, B, D), as in the reference."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
-    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    """Outputs of the embeddings and of each block, if requested. Each of shape (B, S, D), or with
+    predicted tokens alternately (B, S, D) and (B, P, D)."""
     attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
-    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T), or with predicted
+    tokens a pair of shapes (B, H, S, T) and (B, H, P, T)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class XLNetPointerOutput(Output):
-    """What ``XLNetForQuestionAnswering`` returns: a loss, or its best spans.
+    """Output of ``XLNetForQuestionAnswering``: a loss or the best spans.
 
-    N is the number of starts, E that of ends for each. What is called ``log_probs``, as in the
-    reference, are probabilities.
+    N is the number of starts, E the number of ends per start. The fields ``log_probs`` hold
+    probabilities; the names are the reference's.
     """
 
     loss: Tensor | None = None
-    """If there are positions: the mean of the two ends' losses, and half of that of answerability.
-    Shape ()."""
+    """With target positions, the average of the start and end losses plus half the answerability
+    loss. Shape ()."""
     start_top_log_probs: Tensor | None = None
-    """Of the best starts. Shape (B, N)."""
+    """Probabilities of the best starts. Shape (B, N)."""
     start_top_index: Tensor | None = None
-    """Where they stand. Shape (B, N), int64."""
+    """Positions of the best starts. Shape (B, N), int64."""
     end_top_log_probs: Tensor | None = None
-    """Of the best ends after each start: the best of each start first. Shape (B, E * N)."""
+    """Probabilities of the best ends for each start: each start's best end first. Shape
+    (B, E * N)."""
     end_top_index: Tensor | None = None
-    """Where they stand. Shape (B, E * N), int64."""
+    """Positions of the best ends. Shape (B, E * N), int64."""
     cls_logits: Tensor | None = None
-    """Above 0 where the question has no answer. Shape (B,)."""
+    """Above 0 if the question has no answer. Shape (B,)."""
     mems: tuple[Tensor, ...] | None = None
-    """What a call for the next segment can go on from, if asked for: what each block has read. Each
-    of shape (M, B, D), as in the reference."""
+    """Memory for the next segment, if requested: the cached inputs of each block. Each of shape
+    (M, B, D), as in the reference."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """What comes out of the embeddings and of each block, if asked for. Each of shape (B, S, D), or
-    with predicted tokens in turn (B, S, D) and (B, P, D)."""
+    """Outputs of the embeddings and of each block, if requested. Each of shape (B, S, D), or with
+    predicted tokens alternately (B, S, D) and (B, P, D)."""
     attentions: tuple[Tensor | tuple[Tensor, Tensor], ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T), or with
-    predicted tokens two, (B, H, S, T) and (B, H, P, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T), or with predicted
+    tokens a pair of shapes (B, H, S, T) and (B, H, P, T)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelOutput(Output):
-    """What ``BertForMaskedLM`` and ``BertLMHeadModel`` return.
+    """Output of ``BertForMaskedLM`` and ``BertLMHeadModel``.
 
-    V is the size of the vocabulary, N the number of positions that are scored.
+    V is the vocabulary size, N the number of scored positions.
     """
 
     loss: Tensor | None = None
-    """The mean over the labels, if there are labels. Shape ()."""
+    """Mean loss over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
-    alone, shape (N, V)."""
+    """Logits at all positions, shape (B, S, V), or, if ``positions`` is not None, at those
+    positions, shape (N, V)."""
     past_key_values: Cache | None = None
-    """What a later call of a decoder can go on from, if asked for."""
+    """KV cache that a later call of a decoder can continue from, if requested."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T)."""
     cross_attentions: tuple[Tensor, ...] | None = None
-    """Those of each block's cross-attention, if it has one. Each of shape (B, H, S, E)."""
+    """Cross-attention weights of each block, if requested and the model has cross-attention. Each
+    of shape (B, H, S, E)."""
     positions: Tensor | None = None
-    """Where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape (N,)."""
+    """Positions of ``logits`` in the flattened batch of B * S tokens. Shape (N,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreTrainingOutput(Output):
-    """What ``BertForPreTraining`` returns; V and N as in ``LanguageModelOutput``."""
+    """Output of ``BertForPreTraining``; V and N as in ``LanguageModelOutput``."""
 
     loss: Tensor | None = None
-    """The sum of the means over the labels of each kind. Shape ()."""
+    """Sum of the mean losses of the two kinds of labels. Shape ()."""
     prediction_logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
-    alone, shape (N, V)."""
+    """Logits at all positions, shape (B, S, V), or, if ``positions`` is not None, at those
+    positions, shape (N, V)."""
     seq_relationship_logits: Tensor
-    """Whether the second text follows the first (0) or not (1). Shape (B, 2)."""
+    """Logits of whether the second text follows the first (0) or not (1). Shape (B, 2)."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, S)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, S)."""
     positions: Tensor | None = None
-    """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
-    (N,), int64."""
+    """Positions of ``prediction_logits`` in the flattened batch of B * S tokens. Shape (N,),
+    int64."""
 
     @property
     def pair_logits(self) -> Tensor:
-        """Whether the two texts belong as they stand (0) or not (1). Shape (B, 2)."""
+        """Logits of whether the text pair is genuine (0) or not (1). Shape (B, 2)."""
         return self.seq_relationship_logits
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceOrderOutput(Output):
-    """What ``AlbertForPreTraining`` returns; V and N as in ``LanguageModelOutput``."""
+    """Output of ``AlbertForPreTraining``; V and N as in ``LanguageModelOutput``."""
 
     loss: Tensor | None = None
-    """The sum of the means over the labels of each kind. Shape ()."""
+    """Sum of the mean losses of the two kinds of labels. Shape ()."""
     prediction_logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
-    alone, shape (N, V)."""
+    """Logits at all positions, shape (B, S, V), or, if ``positions`` is not None, at those
+    positions, shape (N, V)."""
     sop_logits: Tensor
-    """Whether the two texts stand in order (0) or are swapped (1). Shape (B, 2)."""
+    """Logits of whether the two texts are in order (0) or swapped (1). Shape (B, 2)."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each layer, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each layer, if requested. Each of shape (B, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each layer, if asked for. Each of shape (B, H, S, S)."""
+    """Attention weights of each layer, if requested. Each of shape (B, H, S, S)."""
     positions: Tensor | None = None
-    """Where ``prediction_logits`` stand in the batch laid out as one row of B * S tokens. Shape
-    (N,), int64."""
+    """Positions of ``prediction_logits`` in the flattened batch of B * S tokens. Shape (N,),
+    int64."""
 
     @property
     def pair_logits(self) -> Tensor:
-        """Whether the two texts belong as they stand (0) or not (1). Shape (B, 2)."""
+        """Logits of whether the text pair is genuine (0) or not (1). Shape (B, 2)."""
         return self.sop_logits
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderOutput(Output):
-    """What ``BertEncoderDecoder`` returns; S is the decoder's length, V and N as above."""
+    """Output of ``BertEncoderDecoder``; S is the decoder length, V and N as above."""
 
     loss: Tensor | None = None
-    """The mean or the sum over the labels, if there are labels. Shape ()."""
+    """Mean or sum of the loss over the labels, if there are labels. Shape ()."""
     logits: Tensor
-    """Of every token, shape (B, S, V), or where ``positions`` is not None of those positions
-    alone, shape (N, V)."""
+    """Logits at all positions, shape (B, S, V), or, if ``positions`` is not None, at those
+    positions, shape (N, V)."""
     past_key_values: Cache | None = None
-    """What a later call of the decoder can go on from, if asked for."""
+    """KV cache that a later call of the decoder can continue from, if requested."""
     decoder_hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B, S, D)."""
     decoder_attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B, H, S, T)."""
+    """Attention weights of each block, if requested. Each of shape (B, H, S, T)."""
     cross_attentions: tuple[Tensor, ...] | None = None
-    """Those of each block's cross-attention. Each of shape (B, H, S, E)."""
+    """Cross-attention weights of each block, if requested. Each of shape (B, H, S, E)."""
     encoder_last_hidden_state: Tensor
-    """Shape (B, E, D) with the encoder's width."""
+    """Shape (B, E, D), where D is the encoder's width."""
     encoder_hidden_states: tuple[Tensor, ...] | None = None
-    """The encoder's embeddings and the output of each of its blocks, if asked for."""
+    """The encoder's embeddings and the output of each of its blocks, if requested."""
     encoder_attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each of its blocks, if asked for. Each of shape (B, H, E, E)."""
+    """Attention weights of each encoder block, if requested. Each of shape (B, H, E, E)."""
     positions: Tensor | None = None
-    """Where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape (N,)."""
+    """Positions of ``logits`` in the flattened batch of B * S tokens. Shape (N,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationOutput(Output):
-    """What ``Transformer`` and ``RnnSearch`` return.
+    """Output of ``Transformer`` and ``RnnSearch``.
 
-    S is the target's length, V the size of its vocabulary, N the number of labels.
+    S is the target length, V the size of the target vocabulary, N the number of labels.
     """
 
     loss: Tensor | None = None
-    """The mean or the sum over the labels, if there are labels; smoothed in training alone. Shape
-    ()."""
+    """Mean or sum of the loss over the labels, if there are labels; with label smoothing only in
+    training. Shape ()."""
     logits: Tensor
-    """Of every token, shape (B, S, V), or with labels of those that have one, shape (N, V)."""
+    """Logits at all positions, shape (B, S, V), or, with labels, at labelled positions, shape
+    (N, V)."""
     positions: Tensor | None = None
-    """With labels, where ``logits`` stand in the batch laid out as one row of B * S tokens. Shape
-    (N,), int64."""
+    """With labels, the positions of ``logits`` in the flattened batch of B * S tokens. Shape (N,),
+    int64."""
     decoder_hidden_states: tuple[Tensor, ...] | None = None
-    """Of a ``Transformer``, if asked for: the decoder's embeddings and the output of each of its
-    blocks, of a pre-norm one the last normalised. Each of shape (B, S, D)."""
+    """For a ``Transformer``, if requested, the decoder's embeddings and the output of each of its
+    blocks; the last is normalised if the model is pre-norm. Each of shape (B, S, D)."""
     encoder_last_hidden_state: Tensor | None = None
-    """Shape (B, E, D). None where a ``Transformer`` leaves padding out: in training from labels,
-    unless hidden states or attention weights are asked for."""
+    """Shape (B, E, D). None if a ``Transformer`` packs sequences: in training with labels, unless
+    hidden states or attention weights are requested."""
     encoder_hidden_states: tuple[Tensor, ...] | None = None
-    """The same of the encoder. Each of shape (B, E, D)."""
+    """Like ``decoder_hidden_states``, for the encoder. Each of shape (B, E, D)."""
     encoder_attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each of the encoder's blocks, if asked for and if it has any. Each
-    of shape (B, H, E, E)."""
+    """Attention weights of each encoder block, if requested and the encoder has attention. Each of
+    shape (B, H, E, E)."""
     decoder_attentions: tuple[Tensor, ...] | None = None
-    """Those of each of the decoder's blocks to itself. Each of shape (B, H, S, S)."""
+    """Self-attention weights of each decoder block, if requested. Each of shape (B, H, S, S)."""
     cross_attentions: tuple[Tensor, ...] | None = None
-    """Those of each of them to the encoder's output. Each of shape (B, H, S, E), with H 1 for
-    additive attention."""
+    """Cross-attention weights of each decoder block, if requested. Each of shape (B, H, S, E), with
+    H 1 for additive attention."""

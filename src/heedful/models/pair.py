@@ -1,10 +1,9 @@
-"""A discriminator and its generator, which learn together (Clark et al. 2020, section 2).
+"""A discriminator and a generator trained jointly (Clark et al. 2020, section 2).
 
-What they share of their embeddings is either one table, which both train, or the generator's, to
-which the discriminator adds one of its own (He et al. 2023, "DeBERTaV3", section 3.2).
+They either share an embedding table that both train, or the discriminator adds a table of its own
+to the generator's (He et al. 2023, "DeBERTaV3", section 3.2).
 
-Shapes: B sequences of a batch, T their length, N masked tokens, V vocabulary, W width of the
-embeddings.
+Shapes: B batch, T sequence length, N masked tokens, V vocabulary, W embedding width.
 """
 
 import os
@@ -25,28 +24,28 @@ from heedful.models.pretrained import LoadReport
 from heedful.models.with_head import WithHead
 
 GENERATOR = "generator"
-"""The folder of a generator, in that of its discriminator."""
+"""Subfolder of the generator in the discriminator's folder."""
 
 TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-"""What both have in common where the widths are equal."""
+"""Embedding tables that both models share if the shapes are equal."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairOutput(Output):
-    """What ``Pair`` returns where there are masks to fill."""
+    """Output of ``Pair`` if there are masked tokens."""
 
     logits: Tensor
-    """Above 0 for a token that looks replaced. Shape (B, T)."""
+    """Logits of the discriminator, above 0 for a token predicted to be replaced. Shape (B, T)."""
     prediction_logits: Tensor
-    """The generator's, of the tokens behind the masks. Shape (N, V)."""
+    """Logits of the generator at the masked positions. Shape (N, V)."""
     samples: Tensor
-    """What it put there. Shape (N,), int64."""
+    """Tokens that the generator sampled. Shape (N,), int64."""
 
 
 class Added(nn.Embedding):
-    """A table that another model learns, and what is added to it: E + D of this table's D.
+    """Embeddings E + D: another model's table E plus this module's own table D.
 
-    No gradient goes to the other table (He et al. 2023, section 3.2, equation 5).
+    No gradient flows to E (He et al. 2023, section 3.2, equation 5).
 
     Args:
         other: E. Shape (V, W).
@@ -56,7 +55,7 @@ class Added(nn.Embedding):
         super().__init__(
             other.num_embeddings, other.embedding_dim, other.padding_idx, dtype=other.weight.dtype
         )
-        self._other = [other]  # in a list: it is no part of this one
+        self._other = [other]  # a list, so that it is not registered as a submodule
         nn.init.zeros_(self.weight)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -65,29 +64,29 @@ class Added(nn.Embedding):
         return F.embedding(ids, self._other[0].weight.detach()) + added
 
     def joined(self) -> nn.Embedding:
-        """Return one table that is both."""
-        both = nn.Embedding(self.num_embeddings, self.embedding_dim, self.padding_idx)
-        both.weight = nn.Parameter(self._other[0].weight.detach() + self.weight.detach())
-        return both
+        """Return the sum E + D as a single table."""
+        table = nn.Embedding(self.num_embeddings, self.embedding_dim, self.padding_idx)
+        table.weight = nn.Parameter(self._other[0].weight.detach() + self.weight.detach())
+        return table
 
     def set_joined(self, weight: Tensor) -> None:
-        """Set what is added so that both together are ``weight``, (V, W), but for rounding."""
+        """Set D so that E + D equals ``weight``, shape (V, W), up to rounding."""
         with torch.no_grad():
             self.weight.copy_(weight - self._other[0].weight)
 
 
 class Pair(Model):
-    """A discriminator, and the generator that it learns from.
+    """A discriminator and the generator that it learns from.
 
-    In a folder the discriminator stands alone, so that all else reads it as one, and the generator
-    in a folder within that.
+    A saved folder holds the discriminator, so that other code can load it as a plain model. A
+    subfolder holds the generator.
 
     Args:
-        discriminator: tells replaced tokens from original ones. It is what answers.
-        generator: fills masks. What both share are the tables that are as wide in both.
-        fresh: whether the discriminator's tables start as the generator's, where it adds to these.
-        learns: whether they go on learning; else what a discriminator adds stays joined to what it
-            is added to.
+        discriminator: detects replaced tokens. It makes the pair's predictions.
+        generator: fills masked tokens. Both models share the tables that have equal shapes.
+        fresh: whether a discriminator that adds to the generator's tables starts with these tables
+            unchanged.
+        learns: whether training continues. If not, such a discriminator keeps its summed tables.
     """
 
     can_recompute: ClassVar[bool] = True
@@ -105,7 +104,7 @@ class Pair(Model):
         ours, theirs = self._embeddings()
         shared = [name for name in TABLES if _fit(getattr(ours, name), getattr(theirs, name))]
         self.tied: list[str] = []
-        """The names of the embeddings that both have in common."""
+        """Names of the tied embedding tables."""
         if not discriminator.adds_embeddings:
             self.tied = shared
             for name in shared:
@@ -120,14 +119,14 @@ class Pair(Model):
         self.register_load_state_dict_pre_hook(_give_twice)  # type: ignore[no-untyped-call]
 
     def _embeddings(self) -> tuple[nn.Module, nn.Module]:
-        """Return those of the discriminator and of the generator."""
-        both = (self.discriminator.body, self.generator.body)
-        ours, theirs = (body.get_submodule("embeddings") for body in both)
+        """Return the embeddings of the discriminator and of the generator."""
+        bodies = (self.discriminator.body, self.generator.body)
+        ours, theirs = (body.get_submodule("embeddings") for body in bodies)
         return ours, theirs
 
     @contextmanager
     def _joined(self) -> Iterator[None]:
-        """Have the discriminator hold tables of its own, as its folder does."""
+        """Give the discriminator plain tables within the context, as its folder stores them."""
         ours, _ = self._embeddings()
         added = {name: part for name, part in ours.named_children() if isinstance(part, Added)}
         for name, part in added.items():
@@ -140,30 +139,30 @@ class Pair(Model):
 
     @property
     def config(self) -> Any:
-        """The configuration of the discriminator."""
+        """Configuration of the discriminator."""
         return self.discriminator.config
 
     @property
     def body(self) -> Model:
-        """What gives the hidden states of the discriminator."""
+        """Body of the discriminator."""
         return self.discriminator.body
 
     @property
     def head(self) -> Any:
-        """What decides from them."""
+        """Head of the discriminator."""
         return self.discriminator.head
 
     def with_body(self, body: Model) -> Self:
-        """Return the same pair with another body of the discriminator."""
+        """Return this pair with another body of the discriminator."""
         return self.with_part("discriminator", self.discriminator.with_body(body))
 
     def replaced_by(self, exported: Any) -> Any:
-        """Return the same pair with another discriminator: the generator makes what it is asked."""
+        """Return this pair with an exported discriminator; the generator makes its inputs."""
         return self.with_part("discriminator", exported)
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Whether both recompute; see ``Model``."""
+        """Whether both models recompute activations; see ``Model``."""
         return self.discriminator.gradient_checkpointing
 
     @gradient_checkpointing.setter
@@ -173,15 +172,15 @@ class Pair(Model):
 
     @property
     def max_positions(self) -> int:
-        """The most tokens that both take at once."""
+        """Maximum sequence length in tokens that both models support."""
         return min(self.discriminator.max_positions, self.generator.max_positions)
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return those of the discriminator."""
+        """Return the head masks of the discriminator; see ``Model.head_masks``."""
         return self.discriminator.head_masks()
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return what stands on the bodies of both."""
+        """Return the parameters on top of both bodies."""
         return [*self.discriminator.head_parameters(), *self.generator.head_parameters()]
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -189,7 +188,7 @@ class Pair(Model):
         return self.discriminator.get_input_embeddings()
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the discriminator, and the generator into a folder within; see ``Model``."""
+        """Write the discriminator, and the generator into a subfolder; see ``Model``."""
         with self._joined():
             self.discriminator.save_pretrained(folder, overwrite=overwrite)
         self.generator.save_pretrained(Path(folder) / GENERATOR, overwrite=overwrite)
@@ -197,7 +196,7 @@ class Pair(Model):
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
     ) -> LoadReport:
-        """Refuse: its two parts are read each from its own folder.
+        """Raise an error: each model of the pair loads from its own folder.
 
         Raises:
             UserError: always.
@@ -218,23 +217,23 @@ class Pair(Model):
         positions: Tensor | None = None,
         uniforms: Tensor | None = None,
     ) -> Any:
-        """Fill masks and say what looks replaced, or without ``positions`` do only the latter.
+        """Fill masked tokens and detect replaced ones; without ``positions``, only detect.
 
         Args:
-            input_ids: see ``BertModel``; the arguments that are not here are explained there, too.
-            attention_mask: see there.
-            token_type_ids: see there.
-            position_ids: see there.
-            inputs_embeds: see there.
-            head_mask: of the discriminator.
-            output_attentions: see there.
-            output_hidden_states: see there.
-            positions: the masks, in the batch laid out as one row. Shape (N,), int64.
-            uniforms: a number from 0 to below 1 for each mask, which decides what is drawn for it.
-                Shape (N,).
+            input_ids: see ``BertModel``.
+            attention_mask: see ``BertModel``.
+            token_type_ids: see ``BertModel``.
+            position_ids: see ``BertModel``.
+            inputs_embeds: see ``BertModel``.
+            head_mask: head mask of the discriminator.
+            output_attentions: see ``BertModel``.
+            output_hidden_states: see ``BertModel``.
+            positions: masked positions in the flattened batch. Shape (N,), int64.
+            uniforms: a random number in [0, 1) for each masked position, which determines the
+                sampled token. Shape (N,).
 
         Returns:
-            An ``PairOutput``, or what the discriminator returns.
+            A ``PairOutput``, or the discriminator's output without ``positions``.
         """
         if positions is None:
             return self.discriminator(
@@ -266,21 +265,21 @@ class Pair(Model):
 
 @torch.no_grad()
 def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw a token for each row from its softmax: the one at which the sum passes a number.
+    """Sample a token for each row from its softmax, by inverting the cumulative distribution.
 
-    No gradient goes through it.
+    No gradient flows through the sampling.
 
     Args:
         logits: shape (N, V).
-        uniforms: from 0 to below 1. Shape (N,).
+        uniforms: random numbers in [0, 1). Shape (N,).
 
     Returns:
-        Shape (N,), int64.
+        Token ids. Shape (N,), int64.
     """
-    sums = logits.float().softmax(-1).cumsum(-1)  # (N, V)
-    # The last sum is 1 but for rounding.
-    reached = uniforms.to(sums)[:, None] * sums[:, -1:]
-    return torch.searchsorted(sums, reached, right=True).squeeze(1).clamp(max=sums.shape[1] - 1)
+    cdf = logits.float().softmax(-1).cumsum(-1)  # (N, V)
+    # The last value is 1 only up to rounding.
+    thresholds = uniforms.to(cdf)[:, None] * cdf[:, -1:]
+    return torch.searchsorted(cdf, thresholds, right=True).squeeze(1).clamp(max=cdf.shape[1] - 1)
 
 
 def _fit(one: nn.Embedding | None, other: nn.Embedding | None) -> bool:
@@ -288,7 +287,7 @@ def _fit(one: nn.Embedding | None, other: nn.Embedding | None) -> bool:
 
 
 def _names(module: nn.Module, prefix: str) -> dict[str, str]:
-    """Return the names of the weights that are there twice: the generator's, and the other one."""
+    """Map the generator's name of each tied weight to the discriminator's name."""
     assert isinstance(module, Pair)
     theirs, ours = (
         f"{prefix}{part}.{model.body.prefix}.embeddings"
@@ -303,7 +302,7 @@ def _names(module: nn.Module, prefix: str) -> dict[str, str]:
 def _keep_once(
     module: nn.Module, state: dict[str, Tensor], prefix: str, local_metadata: object
 ) -> None:
-    """Leave what is tied out of the generator: a file has each tensor once."""
+    """Remove the generator's tied weights from a state dict, so that it has each tensor once."""
     for name in _names(module, prefix):
         del state[name]
 
@@ -311,7 +310,7 @@ def _keep_once(
 def _give_twice(
     module: nn.Module, state: dict[str, Tensor], prefix: str, *arguments: object
 ) -> None:
-    """Put back what ``_keep_once`` left out."""
+    """Restore the weights that ``_keep_once`` removed."""
     for name, other in _names(module, prefix).items():
         if other in state:
             state[name] = state[other]

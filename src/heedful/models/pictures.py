@@ -1,4 +1,4 @@
-"""The calls of models that read pictures, and what they check.
+"""The ``forward`` functions of models that read pictures, and checks of their arguments.
 
 Shapes: B batch, C channels, Y rows and X columns of pixels, R rows and Q columns of patches, K
 classes, D model width.
@@ -15,11 +15,11 @@ from heedful.models.with_head import WithHead
 
 
 class PictureConfig(Protocol):
-    """What the configuration of a model says of pictures."""
+    """Configuration fields about pictures."""
 
     @property
     def num_channels(self) -> int:
-        """Numbers of a pixel."""
+        """Channels of a pixel."""
 
     @property
     def picture(self) -> tuple[int, int]:
@@ -31,15 +31,16 @@ class PictureConfig(Protocol):
 
 
 def check_pixels(pixels: Tensor, config: PictureConfig, *, other_sizes: bool) -> tuple[int, int]:
-    """Return R and Q.
+    """Check pixels and return R and Q.
 
     Args:
         pixels: shape (B, C, Y, X).
-        config: of the model.
-        other_sizes: whether pictures may have another size than the model's.
+        config: configuration of the model.
+        other_sizes: whether pictures may differ from the model's size.
 
     Raises:
-        UserError: they have not these channels, or not this size, or no patch.
+        UserError: the number of channels, the dtype or the size is wrong, or a picture is smaller
+            than a patch.
     """
     shape, (rows, columns) = tuple(pixels.shape), config.picture
     if len(shape) != 4 or shape[1] != config.num_channels:
@@ -56,23 +57,23 @@ def check_pixels(pixels: Tensor, config: PictureConfig, *, other_sizes: bool) ->
         )
     grid = shape[2] // config.patch[0], shape[3] // config.patch[1]
     if 0 in grid:
-        high, wide = config.patch
+        height, width = config.patch
         raise UserError(
-            f"pixel_values has {shape[2]} x {shape[3]} pixels; a patch has {high} x {wide}"
+            f"pixel_values has {shape[2]} x {shape[3]} pixels; a patch has {height} x {width}"
         )
     return grid
 
 
 def check_hidden(hidden: Tensor | None, shape: tuple[int, int], has_mask: bool) -> None:
-    """Check which patches are hidden.
+    """Check the mask of hidden patches.
 
     Args:
         hidden: ``bool_masked_pos``.
-        shape: (B, R * Q).
-        has_mask: whether the model has a vector for them.
+        shape: required shape, (B, R * Q).
+        has_mask: whether the model has a mask token.
 
     Raises:
-        UserError: it has none, or the shape is another one.
+        UserError: the model has no mask token, or the shape is wrong.
     """
     if hidden is None:
         return
@@ -95,12 +96,12 @@ def classify(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> ClassifierOutput:
-    """Score each picture: logits of shape (B, K).
+    """Classify pictures: logits of shape (B, K).
 
     ``labels`` are as for texts; see ``forwards.classify``.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         pixel_values,
@@ -129,13 +130,13 @@ def rebuild(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> PictureOutput:
-    """Make the pixels of pictures whose patches are hidden in part.
+    """Reconstruct the pixels of pictures with masked patches.
 
-    The loss is the mean distance of the pixels that were hidden, where some were.
+    The loss is the mean absolute error of the masked pixels, if patches are masked.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value; or patches are hidden and a patch
-            has not ``encoder_stride`` pixels on each side.
+        UserError: an argument has a wrong shape, dtype or value; or patches are masked and the
+            sides of a patch differ from ``encoder_stride`` pixels.
     """
     config = self.config
     stride, patch = config.encoder_stride, config.patch
@@ -157,8 +158,8 @@ def rebuild(
     pixels = self.head(states.reshape(*states.shape[:2], *grid))
     loss = None
     if bool_masked_pos is not None:
-        read = pixel_values[:, :, : pixels.shape[2], : pixels.shape[3]]
-        loss = self.head.loss(pixels, read, bool_masked_pos.view(-1, *grid))
+        target = pixel_values[:, :, : pixels.shape[2], : pixels.shape[3]]
+        loss = self.head.loss(pixels, target, bool_masked_pos.view(-1, *grid))
     return PictureOutput(
         loss=loss,
         reconstruction=pixels,

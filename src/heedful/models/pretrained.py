@@ -1,7 +1,7 @@
-"""Fresh weights, and weights and folders of models, read and written.
+"""Initialise weights, set weights from a file, and save models to folders.
 
-A folder holds ``config.json`` and ``model.safetensors`` with the reference's names. One of Google's
-original BERTs is read, too: ``bert_config.json`` and ``bert_model.ckpt``.
+A folder has ``config.json`` and ``model.safetensors`` with the reference's names. Folders of
+Google's original BERTs can be read, too: ``bert_config.json`` and ``bert_model.ckpt``.
 """
 
 import os
@@ -25,37 +25,37 @@ if TYPE_CHECKING:
 CONFIG = "config.json"
 
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-"""Constants that old files hold among the weights."""
+"""Constants that old files store among the weights."""
 
 ENCODER = ("embeddings", "encoder", "layernorm")
-"""What every checkpoint must have of its body, if the model does. A pooler or a head may start
+"""Parts of a body that every checkpoint must have if the model does. A pooler or a head may start
 fresh."""
 
 OPTIONAL = ("crossattention", "distance_embedding", "mask_token")
-"""Parts of an encoder that may start fresh, too."""
+"""Parts of an encoder that may also start fresh."""
 
 _DECODER_BIAS = ".decoder.bias"
-"""What a file may call the bias of a head that scores pieces, instead or besides."""
+"""Alternative or additional name of a language model head's bias in a file."""
 
 BODY = (*ENCODER, *OPTIONAL, "pooler")
-"""What is not a head."""
+"""All parts that do not belong to a head."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadReport:
-    """How the weights of a file and of a model met."""
+    """Mismatches between the weights of a file and of a model."""
 
     fresh: list[str]
-    """Parts of the model of which the file has no weights: they have just been drawn."""
+    """Parts of the model without weights in the file; they have been initialised."""
     unused: list[str]
-    """Weights of the file that the model has not."""
+    """Weights of the file that the model lacks."""
 
 
 def initialise(module: nn.Module, std: float) -> None:
-    """Draw fresh weights as the reference does (Devlin et al. 2019, without the truncation).
+    """Initialise weights as the reference does (Devlin et al. 2019, without the truncation).
 
     Args:
-        module: its linear layers, embeddings, vectors and normalisations are set.
+        module: initialises its linear layers, embeddings, vectors and layer normalisations.
         std: standard deviation of the weights.
     """
     for part in module.modules():
@@ -76,10 +76,11 @@ def initialise(module: nn.Module, std: float) -> None:
 def save_pretrained(
     model: "Model", folder: str | os.PathLike[str], *, overwrite: bool = False
 ) -> None:
-    """Write ``config.json`` and ``model.safetensors``; other files of the folder are left alone.
+    """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
 
     Raises:
-        UserError: the folder holds one of the two already and ``overwrite`` is false, or is a file.
+        UserError: the folder is a file, or it already has one of the two files and ``overwrite`` is
+            false.
     """
     folder = Path(folder)
     check_free(folder, (CONFIG, WEIGHTS), overwrite=overwrite)
@@ -96,15 +97,15 @@ def save_pretrained(
 
 
 def check_free(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
-    """Refuse a folder that holds what is to be written, or is a file.
+    """Check that writing to a folder would not overwrite files.
 
     Args:
-        folder: where it goes; there need not be one.
-        names: of the files to write.
-        overwrite: whether they may be there.
+        folder: target folder; it need not exist.
+        names: names of the files to write.
+        overwrite: whether the files may exist.
 
     Raises:
-        UserError: it holds one of them and ``overwrite`` is false, or is a file.
+        UserError: the folder is a file, or it has one of the files and ``overwrite`` is false.
     """
     if folder.is_file():
         raise UserError(f"{folder} is a file; give a folder")
@@ -128,23 +129,23 @@ def set_weights(
     *,
     fresh_head: bool = False,
 ) -> LoadReport:
-    """Set every parameter of an encoder, with a head or without, or draw it where that is right.
+    """Set every parameter of an encoder, with or without a head, or initialise it where allowed.
 
-    ``model.loaded`` says thereafter which were set.
+    Afterwards ``model.loaded`` names the parameters set from the file.
 
-    Tensors of the parameters' type become the parameters themselves. Those of a file are mapped
-    into memory, so what is not needed of them is not even read.
+    Tensors with the parameters' dtype become the parameters without a copy. Tensors of a file are
+    memory-mapped, so unneeded ones are never read.
 
     Args:
-        model: its parameters may be on the device "meta"; they are on the CPU thereafter.
-        tensors: the weights, under the names of a file, for this model alone. They may lack the
-            body's prefix or have it, and may have the old ``gamma`` and ``beta``.
-        folder: what an error calls their source.
+        model: its parameters may be on the device "meta"; afterwards they are on the CPU.
+        tensors: weights under their names in the file, owned by this model. Names may have or lack
+            the body's prefix, and may use the old ``gamma`` and ``beta``.
+        folder: source of the weights, for error messages.
         fresh_head: see ``Model.from_pretrained``.
 
     Raises:
-        UserError: an encoder weight or a part of a head is missing, the file has an encoder weight
-            that the model has not, or a shape or a type is wrong.
+        UserError: an encoder weight or a weight of a partly present head is missing, the file has
+            an encoder weight that the model lacks, or a shape or dtype is wrong.
     """
     prefix = model.body.prefix
     from_files = {theirs: ours for ours, theirs in model.in_files.items()}
@@ -200,16 +201,16 @@ def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
 
 
 def _part(name: str) -> str:
-    """Return which part of a model a weight is of; a file has all of a part or nothing of it."""
+    """Return the part of a model to which a weight belongs; files have whole parts or none."""
     for part in OPTIONAL:
         if f".{part}." in f"{name}.":
             return part
-    # The heads of pre-training stand together under ``cls.``.
+    # The pre-training heads are all under ``cls.``.
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
 
 
 def _up_to(name: str, part: str) -> str:
-    """Return where in the model the part of a weight is."""
+    """Return a weight's name up to and including its part."""
     return name[: name.index(part) + len(part)]
 
 
@@ -225,7 +226,7 @@ def _check_fit(name: str, tensor: Tensor, parameter: Tensor, folder: Path) -> No
 
 
 def _plain_name(name: str, prefix: str) -> str:
-    """Return the reference's name of today, without the prefix of a model with a head."""
+    """Return the reference's current name, without the prefix of a model with a head."""
     name = name.removeprefix(f"{prefix}.")
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
         if name.endswith(old):

@@ -1,6 +1,6 @@
-"""The calls of models as they are pre-trained; see ``forwards.py``.
+"""The ``forward`` functions of models for pre-training; see ``forwards.py``.
 
-Shapes: B batch, S length, V vocabulary, N positions that are scored.
+Shapes: B batch, S length, V vocabulary, N scored positions.
 """
 
 from torch import Tensor
@@ -31,13 +31,13 @@ def detect_replaced(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> ClassifierOutput:
-    """Tell replaced tokens from original ones: logits of shape (B, S), above 0 for replaced ones.
+    """Detect replaced tokens: logits of shape (B, S), above 0 for a replaced token.
 
-    ``labels`` are 1 for a replaced token, 0 for an original one. Shape (B, S). The loss is the mean
-    over the tokens that ``attention_mask``, then of shape (B, S), does not leave out.
+    ``labels`` are 1 for a replaced token, 0 for an original token. Shape (B, S). The loss is the
+    mean over the tokens where ``attention_mask`` is 1; with labels its shape must be (B, S).
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -54,8 +54,8 @@ def detect_replaced(
     loss = None
     if labels is not None:
         check_classes(labels, tuple(logits.shape), 2)
-        real = slice(None) if attention_mask is None else attention_mask == 1
-        loss = forwards.mean(losses.binary_cross_entropy(logits[real], labels[real]))
+        tokens = slice(None) if attention_mask is None else attention_mask == 1
+        loss = forwards.mean(losses.binary_cross_entropy(logits[tokens], labels[tokens]))
     return ClassifierOutput(
         loss=loss,
         logits=logits,
@@ -80,14 +80,14 @@ def pretrain(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> PreTrainingOutput:
-    """Score the pieces at every position or some, and whether the second text follows the first.
+    """Predict masked tokens and whether the second text follows the first.
 
-    ``labels`` and ``positions`` are those of ``predict_masked``. ``next_sentence_label`` is 0 where
-    the second text follows the first, 1 where it does not. Shape (B,). Each kind of label may be
-    given alone, and then decides the loss alone (the reference has no loss then).
+    ``labels`` and ``positions`` are as for ``predict_masked``. ``next_sentence_label`` is 0 if the
+    second text follows the first, 1 if not. Shape (B,). The loss covers the given kinds of labels;
+    one kind is enough (the reference then returns no loss).
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     encoded: BertModelOutput = self.body(
         input_ids,
@@ -100,19 +100,19 @@ def pretrain(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    pieces = forwards.score_pieces(self, encoded, labels, positions)
-    follows = self.head.seq_relationship(encoded.pooler_output)  # (B, 2)
-    loss = pieces.loss
+    masked = forwards.score_pieces(self, encoded, labels, positions)
+    next_logits = self.head.seq_relationship(encoded.pooler_output)  # (B, 2)
+    loss = masked.loss
     if next_sentence_label is not None:
-        next_loss = forwards.mean(class_loss(follows, next_sentence_label))
+        next_loss = forwards.mean(class_loss(next_logits, next_sentence_label))
         loss = next_loss if loss is None else loss + next_loss
     return PreTrainingOutput(
         loss=loss,
-        prediction_logits=pieces.logits,
-        seq_relationship_logits=follows,
+        prediction_logits=masked.logits,
+        seq_relationship_logits=next_logits,
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
-        positions=pieces.positions,
+        positions=masked.positions,
     )
 
 
@@ -131,13 +131,13 @@ def pretrain_order(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> SentenceOrderOutput:
-    """Score the pieces at every position or some, and whether two texts stand in order.
+    """Predict masked tokens and whether two texts are in order.
 
-    ``sentence_order_label`` is 0 where they do, 1 where they are swapped. Shape (B,). The rest is
-    that of ``pretrain``.
+    ``sentence_order_label`` is 0 if they are in order, 1 if they are swapped. Shape (B,). All other
+    arguments are as for ``pretrain``.
 
     Raises:
-        UserError: an argument has a wrong shape, type or value.
+        UserError: an argument has a wrong shape, dtype or value.
     """
     output = pretrain(
         self,

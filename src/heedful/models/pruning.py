@@ -1,4 +1,4 @@
-"""Which attention heads matter, and models without those that do not (Michel et al. 2019).
+"""Attention head importance and head pruning (Michel et al. 2019).
 
 Shapes: L blocks, H heads.
 """
@@ -23,75 +23,75 @@ def prune_heads(
     heads: Mapping[int, Sequence[int]],
     pruned: Mapping[int, Sequence[int]],
 ) -> dict[int, list[int]]:
-    """Take heads out of attentions: their weights are gone.
+    """Remove attention heads and their weights.
 
-    The other heads keep their numbers, and a later call goes on by them. Make an optimizer after
-    this, not before: the weights that are left are new parameters.
+    Remaining heads keep their indices, which later calls use. Create the optimizer after this call,
+    not before: the remaining weights are new parameters.
 
     Args:
-        attentions: of each block of a stack, those to itself or those to an encoder.
-        heads: the numbers of the heads to take out, by the number of the block.
-        pruned: those that were taken out before.
+        attentions: the self-attention or the cross-attention of each block of a stack.
+        heads: indices of the heads to remove, by block index.
+        pruned: heads removed earlier.
 
     Returns:
-        Those that are taken out now.
+        All removed heads, earlier ones included, by block index.
 
     Raises:
         UserError: see ``check_heads``.
     """
     check_heads(attentions, heads)
-    gone = {number: list(before) for number, before in pruned.items()}
-    for number, more in heads.items():
-        if more:
-            gone[number] = sorted({*gone.get(number, ()), *more})
-            _remove(attentions[number], set(more))
-    return dict(sorted(gone.items()))
+    removed = {block: list(earlier) for block, earlier in pruned.items()}
+    for block, new in heads.items():
+        if new:
+            removed[block] = sorted({*removed.get(block, ()), *new})
+            _remove(attentions[block], set(new))
+    return dict(sorted(removed.items()))
 
 
 def check_heads(attentions: Sequence[Attention], heads: Mapping[int, Sequence[int]]) -> None:
-    """Check that heads can be taken out; see ``prune_heads``.
+    """Check that heads can be removed; see ``prune_heads``.
 
     Raises:
-        UserError: there is no such block or head, or it would be the block's last.
+        UserError: a block or head does not exist, or no head of a block would remain.
     """
-    for number, gone in heads.items():
-        if number not in range(len(attentions)):
+    for block, removed in heads.items():
+        if block not in range(len(attentions)):
             raise UserError(
-                f"there is no block {number} to prune; there are 0 to {len(attentions) - 1}"
+                f"there is no block {block} to prune; there are 0 to {len(attentions) - 1}"
             )
-        present = attentions[number].self.heads
-        for head in gone:
+        present = attentions[block].self.heads
+        for head in removed:
             if head not in present:
                 raise UserError(
-                    f"block {number} has no head {head} to prune; it has {listed(present)}"
+                    f"block {block} has no head {head} to prune; it has {listed(present)}"
                 )
-        if set(gone) == set(present):
-            raise UserError(f"pruning {sorted(gone)} leaves no head in block {number}; keep one")
+        if set(removed) == set(present):
+            raise UserError(f"pruning {sorted(removed)} leaves no head in block {block}; keep one")
 
 
-def _remove(attention: Attention, gone: set[int]) -> None:
+def _remove(attention: Attention, removed: set[int]) -> None:
     inner, outer = attention.self, attention.output.dense
-    kept = [number for number, head in enumerate(inner.heads) if head not in gone]
+    kept = [index for index, head in enumerate(inner.heads) if head not in removed]
     rows = torch.arange(inner.query.out_features, device=inner.query.weight.device)
     rows = rows.view(len(inner.heads), -1)[kept].flatten()
-    inner.heads = tuple(inner.heads[number] for number in kept)
+    inner.heads = tuple(inner.heads[index] for index in kept)
     for linear in inner.projections():
-        linear.weight = _part(linear.weight, 0, rows)
+        linear.weight = _select(linear.weight, 0, rows)
         if (bias := linear.bias) is not None:
-            linear.bias = _part(bias, 0, rows)
+            linear.bias = _select(bias, 0, rows)
         linear.out_features = len(rows)
     if inner.distance_embedding is not None:
         inner.distance_embedding.keep_heads(kept)
-    outer.weight = _part(outer.weight, 1, rows)
+    outer.weight = _select(outer.weight, 1, rows)
     outer.in_features = len(rows)
 
 
-def _part(parameter: Tensor, dimension: int, rows: Tensor) -> nn.Parameter:
+def _select(parameter: Tensor, dimension: int, rows: Tensor) -> nn.Parameter:
     return nn.Parameter(parameter.detach().index_select(dimension, rows), parameter.requires_grad)
 
 
 def pruned_field(mask: str) -> str:
-    """Return the field of a configuration that says which heads of a mask were pruned."""
+    """Return the name of the configuration field with the pruned heads of a head mask."""
     return mask.replace("head_mask", "pruned_heads")
 
 
@@ -102,21 +102,21 @@ def importance_of_heads(
     *,
     normalise: bool = True,
 ) -> dict[str, Tensor]:
-    """Return how much the loss depends on each head.
+    """Return the importance of each head for the loss.
 
-    That is the mean of its absolute derivative by the head's mask (Michel et al. 2019, section
-    4.1, equation 2).
+    Importance is the mean absolute gradient of the loss with respect to the head's mask (Michel et
+    al. 2019, section 4.1, equation 2).
 
     Args:
-        model: is in evaluation mode meanwhile.
-        batches: what ``loss`` understands. The mean is over batches: over examples, as in the
-            paper, if each is a batch of its own; in larger ones those that pull both ways cancel.
-        loss: for a batch and the masks of ``Model.head_masks``, which need a gradient, the loss as
-            (sum, count), or several sums and counts, whose means are added.
+        model: runs in evaluation mode.
+        batches: inputs of ``loss``. The mean is over batches. With one example per batch it is over
+            examples, as in the paper; in larger batches gradients of opposite sign cancel.
+        loss: takes a batch and the masks of ``Model.head_masks``, which require gradients. Returns
+            the loss as (sum, count), or several sums and counts, whose means are added.
         normalise: whether to divide by the norm of each block, as the paper does.
 
     Returns:
-        For each mask shape (L, H), at least 0; 0 for heads that were pruned.
+        For each mask, importance of shape (L, H), at least 0; 0 for pruned heads.
 
     Raises:
         UserError: there is no batch.
@@ -132,11 +132,11 @@ def importance_of_heads(
             name: torch.ones_like(total, requires_grad=True) for name, total in importance.items()
         }
         total, count = loss(batch, masks)
-        # A batch with nothing to learn, where both are 0, has no slope.
+        # A batch without labels has sum and count 0 and gets zero gradients.
         mean = (total / torch.as_tensor(count).clamp(min=1e-9)).sum()
-        slopes = torch.autograd.grad(mean, list(masks.values()))
-        for name, slope in zip(masks, slopes, strict=True):
-            importance[name] += slope.abs()
+        gradients = torch.autograd.grad(mean, list(masks.values()))
+        for name, gradient in zip(masks, gradients, strict=True):
+            importance[name] += gradient.abs()
         num_batches += 1
     model.train(training)
     if not num_batches:
@@ -156,7 +156,11 @@ def head_importance(
     *,
     normalise: bool = True,
 ) -> Tensor:
-    """Do the same for a model with one mask; ``loss`` takes that. Returns shape (L, H)."""
+    """Like `importance_of_heads`, for a model with one mask, which ``loss`` takes.
+
+    Returns:
+        Shape (L, H).
+    """
     importance = importance_of_heads(
         model, batches, lambda batch, masks: loss(batch, masks["head_mask"]), normalise=normalise
     )
@@ -166,32 +170,32 @@ def head_importance(
 def choose_heads(
     importance: Mapping[str, Tensor], number: int, config: object
 ) -> dict[str, dict[int, list[int]]]:
-    """Choose heads to prune: those that matter least, but never the last of an attention.
+    """Choose the least important heads to prune, but never the last head of an attention.
 
     Args:
-        importance: for each mask, shape (L, H).
-        number: how many heads to choose.
-        config: of the model; heads that it says are pruned are not chosen again.
+        importance: importance for each mask, of shape (L, H).
+        number: number of heads to choose.
+        config: configuration of the model; its pruned heads are not chosen again.
 
     Returns:
-        For each mask the numbers of the heads, by the number of the block; see ``prune_heads``.
+        For each mask, the indices of the heads by block index; see ``prune_heads``.
 
     Raises:
-        UserError: there are not so many heads to spare.
+        UserError: the model has fewer heads to spare.
     """
-    left: dict[tuple[str, int], list[int]] = {}
+    kept: dict[tuple[str, int], list[int]] = {}
     ranked: list[tuple[float, str, int, int]] = []
     for mask, rows in importance.items():
         for block, row in enumerate(rows.tolist()):
-            left[mask, block] = remaining(len(row), getattr(config, pruned_field(mask)), block)
-            ranked += [(row[head], mask, block, head) for head in left[mask, block]]
-    spare = sum(len(heads) - 1 for heads in left.values())
+            kept[mask, block] = remaining(len(row), getattr(config, pruned_field(mask)), block)
+            ranked += [(row[head], mask, block, head) for head in kept[mask, block]]
+    spare = sum(len(heads) - 1 for heads in kept.values())
     if not 0 <= number <= spare:
         raise UserError(f"cannot prune {number} heads; the model has {spare} to spare")
     chosen: dict[str, dict[int, list[int]]] = {mask: {} for mask in importance}
     for _, mask, block, head in sorted(ranked, key=lambda candidate: candidate[0]):
-        if number and len(left[mask, block]) > 1:
-            left[mask, block].remove(head)
+        if number and len(kept[mask, block]) > 1:
+            kept[mask, block].remove(head)
             chosen[mask].setdefault(block, []).append(head)
             number -= 1
     return {
@@ -201,5 +205,5 @@ def choose_heads(
 
 
 def least_important(importance: Tensor, number: int, config: EncoderConfig) -> dict[int, list[int]]:
-    """Do the same for a model with one mask. ``importance`` has shape (L, H)."""
+    """Like `choose_heads`, for a model with one mask. ``importance`` has shape (L, H)."""
     return choose_heads({"head_mask": importance}, number, config)["head_mask"]

@@ -1,4 +1,4 @@
-"""Configurations from the folders of models, and into folders."""
+"""Read and write configurations in model folders."""
 
 import os
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from heedful.sources import resolve
 
 
 class StoredConfig(ABC):
-    """A configuration that a ``config.json`` holds."""
+    """A configuration stored in a ``config.json``."""
 
     __slots__ = ()
 
@@ -23,13 +23,13 @@ class StoredConfig(ABC):
         """Read a ``config.json``.
 
         Raises:
-            UserError: the file cannot be read, is of another family, or a key is unknown, or its
-                value not supported.
+            UserError: the file cannot be read or is of another family, a key is unknown, or its
+                value is not supported.
         """
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds."""
+        """Return the content of a ``config.json``."""
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
@@ -40,7 +40,7 @@ class StoredConfig(ABC):
             revision: commit, tag or branch of a hub name.
 
         Raises:
-            UserError: there is no such model, or it is of another family; or see `read`.
+            UserError: the model does not exist or is of another family; see also `read`.
         """
         folder = resolve(name, revision)
         model_type, family = family_of(folder)
@@ -50,10 +50,10 @@ class StoredConfig(ABC):
         return cls.read(folder / CONFIG)
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write ``config.json``; other files of the folder stay.
+        """Write ``config.json``; other files in the folder stay.
 
         Raises:
-            UserError: there is one already and ``overwrite`` is false, or the folder is a file.
+            UserError: the folder is a file, or the file exists and ``overwrite`` is false.
         """
         folder = Path(folder)
         check_free(folder, (CONFIG,), overwrite=overwrite)

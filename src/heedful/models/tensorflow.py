@@ -1,8 +1,8 @@
-"""Google's original BERT checkpoints, read without TensorFlow.
+"""Read Google's original BERT checkpoints without TensorFlow.
 
-``NAME.index`` is a table in the format of LevelDB (its doc/table_format.md): blocks of sorted keys,
-each with a checksum. A value is a protocol buffer (TensorFlow's tensor_bundle.proto) that says
-where in ``NAME.data-00000-of-00001`` a tensor stands, which is plain numbers.
+``NAME.index`` is a table in LevelDB's format (its doc/table_format.md): blocks of sorted keys, each
+with a checksum. Each value is a protocol buffer (TensorFlow's tensor_bundle.proto) that locates a
+tensor in ``NAME.data-00000-of-00001``, which stores tensors as plain numbers.
 """
 
 import math
@@ -27,7 +27,7 @@ _MAX_INDEX_BYTES = 2**20
 _MAX_KEY_BYTES = 512
 _MAX_DIMENSIONS = 32
 _TYPES: dict[int, np.dtype[Any]] = {1: np.dtype("<f4"), 2: np.dtype("<f8"), 19: np.dtype("<f2")}
-"""Numbers that TensorFlow gives to types; a BERT's weights are of the first."""
+"""Dtypes by TensorFlow's enum values; the weights of BERT have the first."""
 
 _WORDS = {
     "kernel": "weight",
@@ -36,12 +36,12 @@ _WORDS = {
     "output_weights": "weight",
     "output_bias": "bias",
 }
-"""What Google calls a weight, to what the reference calls it."""
+"""Google's names of weights, mapped to the reference's names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Entry:
-    """Where a tensor stands."""
+    """Location of a tensor in a checkpoint."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -51,10 +51,10 @@ class _Entry:
 
 
 def find_index(folder: Path) -> Path | None:
-    """Return the index of the checkpoint in a folder, or None if there is none.
+    """Return the path of the checkpoint index in a folder, or None if there is none.
 
     Raises:
-        UserError: there are several.
+        UserError: the folder has several checkpoints.
     """
     indexes = sorted(folder.glob("*.ckpt*.index"))
     if len(indexes) > 1:
@@ -66,19 +66,19 @@ def find_index(folder: Path) -> Path | None:
 
 
 def read_tensors(index: Path) -> dict[str, Tensor]:
-    """Read a checkpoint's weights under the reference's names, without the optimizer's.
+    """Read a checkpoint's weights under the reference's names, without optimizer state.
 
-    The index is checked against its checksums, the weights against their number.
+    Checks the index against its checksums and the weights against their expected sizes.
 
     Raises:
-        UserError: a file is missing or damaged, or it is another kind of checkpoint.
+        UserError: a file is missing or damaged, or the checkpoint is of another kind.
     """
     size_of(index)
     try:
         table = _read_table(index)
         (shards,) = _whole(dict(fields_of(table.pop(b"")))[1])
         entries = {key.decode(): _entry(value) for key, value in table.items()}
-        _check_apart(entries.values())
+        _check_disjoint(entries.values())
     except (KeyError, TypeError, ValueError, struct.error):
         raise UserError(f"{index}: damaged, or not the index of a TensorFlow checkpoint") from None
     if "_CHECKPOINTABLE_OBJECT_GRAPH" in entries:
@@ -97,7 +97,7 @@ def read_tensors(index: Path) -> dict[str, Tensor]:
 
 def _reference_name(name: str) -> str:
     *scopes, last = re.sub(r"/layer_(\d+)/", r"/layer/\1/", name).split("/")
-    # Heads that were fine-tuned with Google's scripts.
+    # Heads fine-tuned with Google's scripts.
     scopes = {(): ["classifier"], ("cls", "squad"): ["qa_outputs"]}.get(tuple(scopes), scopes)
     if last.endswith("_embeddings"):
         return ".".join([*scopes, last, "weight"])
@@ -113,8 +113,8 @@ def _read_tensor(path: Path, name: str, entry: _Entry) -> Tensor:
     count = math.prod(entry.shape)
     if entry.size != count * dtype.itemsize or entry.offset + entry.size > path.stat().st_size:
         raise UserError(f"{path}: damaged or truncated: {name} does not fit into it")
-    numbers = np.fromfile(path, dtype, count, offset=entry.offset)
-    return torch.from_numpy(numbers.reshape(entry.shape))
+    values = np.fromfile(path, dtype, count, offset=entry.offset)
+    return torch.from_numpy(values.reshape(entry.shape))
 
 
 def _read_table(path: Path) -> dict[bytes, bytes]:
@@ -123,52 +123,52 @@ def _read_table(path: Path) -> dict[bytes, bytes]:
     if struct.unpack("<Q", data[-8:])[0] != _MAGIC:
         raise ValueError("no table")
     footer = data[-_FOOTER:]
-    _, at = _handle(footer, 0)  # of a block about the table, which is empty
-    index, _ = _handle(footer, at)
+    _, position = _handle(footer, 0)  # handle of the metaindex block, which is empty
+    index, _ = _handle(footer, position)
     table: dict[bytes, bytes] = {}
     end = 0
     for _, value in _entries(_block(data, index)):
         handle, _ = _handle(value, 0)
-        if handle[0] < end:  # a small file could make much work by naming a block many times
+        if handle[0] < end:  # else a small file could cause much work by repeating a block
             raise ValueError("blocks that overlap")
         end = sum(handle)
         table.update(_entries(_block(data, handle)))
     return table
 
 
-def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Return where a block begins and how long it is, and where reading ended."""
-    offset, at = read_varint(data, at)
-    size, at = read_varint(data, at)
-    return (offset, size), at
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    """Return a block's offset and size, and the position after its handle."""
+    offset, position = read_varint(data, position)
+    size, position = read_varint(data, position)
+    return (offset, size), position
 
 
 def _block(data: bytes, handle: tuple[int, int]) -> bytes:
-    """Return the content of a block, after comparing its checksum."""
+    """Return the content of a block after checking its checksum."""
     offset, size = handle
     if offset + size > len(data):
         raise ValueError("a block that is not there")
     kind, checksum = struct.unpack_from("<BI", data, offset + size)
     crc = _crc32c(data[offset : offset + size + 1])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
-    if checksum != masked or kind != 0:  # TensorFlow compresses none
+    if checksum != masked or kind != 0:  # TensorFlow does not compress blocks
         raise ValueError("wrong checksum, or compressed")
     return data[offset : offset + size]
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Give keys and values; a key is stored without what it shares with the one before."""
+    """Yield keys and values; a key is stored without the prefix shared with the previous key."""
     (restarts,) = struct.unpack("<I", block[-4:])
-    at, end, key = 0, len(block) - 4 * (restarts + 1), b""
-    while at < end:
-        shared, at = read_varint(block, at)
-        rest, at = read_varint(block, at)
-        length, at = read_varint(block, at)
-        if shared + rest > _MAX_KEY_BYTES or rest + length > end - at:
+    position, end, key = 0, len(block) - 4 * (restarts + 1), b""
+    while position < end:
+        shared, position = read_varint(block, position)
+        unshared, position = read_varint(block, position)
+        length, position = read_varint(block, position)
+        if shared + unshared > _MAX_KEY_BYTES or unshared + length > end - position:
             raise ValueError("a key that is too long, or one without its value")
-        key = key[:shared] + block[at : at + rest]
-        yield key, block[at + rest : at + rest + length]
-        at += rest + length
+        key = key[:shared] + block[position : position + unshared]
+        yield key, block[position + unshared : position + unshared + length]
+        position += unshared + length
 
 
 def _entry(message: bytes) -> _Entry:
@@ -184,14 +184,14 @@ def _entry(message: bytes) -> _Entry:
 
 
 def _whole(*values: Any) -> tuple[int, ...]:
-    """Return values of fields that must be whole numbers."""
+    """Return field values after checking that they are integers."""
     if not all(isinstance(value, int) for value in values):
         raise TypeError("bytes instead of a number")
     return values
 
 
-def _check_apart(entries: Iterable[_Entry]) -> None:
-    """Refuse tensors that overlap: together they would be larger than the file that they are in."""
+def _check_disjoint(entries: Iterable[_Entry]) -> None:
+    """Reject overlapping tensors, whose total size could exceed that of their file."""
     end = (0, 0)
     for shard, offset, size in sorted((x.shard, x.offset, x.size) for x in entries if x.size):
         if (shard, offset) < end:
@@ -200,7 +200,7 @@ def _check_apart(entries: Iterable[_Entry]) -> None:
 
 
 def _crc32c(data: bytes) -> int:
-    """Return the checksum of Castagnoli et al. 1993, as in RFC 3720, appendix B.4."""
+    """Return the CRC-32C checksum (Castagnoli et al. 1993; RFC 3720, appendix B.4)."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte

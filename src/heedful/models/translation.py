@@ -1,6 +1,6 @@
-"""What translators of all kinds share: what they are to write, its loss, and their searches.
+"""Shared code of translators: decoder inputs, loss and search options.
 
-Shapes: B batch, E source length, S target length, N positions that are scored, V target vocabulary.
+Shapes: B batch, E source length, S target length, N scored positions, V target vocabulary.
 """
 
 from dataclasses import replace
@@ -21,19 +21,20 @@ from heedful.models.translator_config import TranslatorConfig
 def to_write(
     decoder_input_ids: Tensor | None, labels: Tensor | None, config: TranslatorConfig
 ) -> tuple[Tensor, Tensor | None]:
-    """Return what a decoder reads while it writes, and which positions of it are scored.
+    """Return the decoder's input ids and the scored positions.
 
     Args:
-        decoder_input_ids: what it reads. Shape (B, S). If None, the labels shifted to the right.
-        labels: what it is to write, -100 for what is not scored. Shape (B, S).
-        config: of the model.
+        decoder_input_ids: input ids of the decoder. Shape (B, S). None takes the labels shifted
+            right.
+        labels: target token ids, -100 for a position that is not scored. Shape (B, S).
+        config: configuration of the model.
 
     Returns:
-        Shape (B, S), and shape (N,), int64, of positions in the batch laid out as one row; None
-        without labels, where all are scored.
+        Input ids, shape (B, S), and positions in the flattened batch, shape (N,), int64. Positions
+        are None without labels, which means that all are scored.
 
     Raises:
-        UserError: both are None, or the labels do not fit.
+        UserError: both arguments are None, or the labels are invalid.
     """
     if decoder_input_ids is None:
         if labels is None:
@@ -46,7 +47,7 @@ def to_write(
 
 
 def before_last_label(labels: Tensor) -> Tensor:
-    """Tell which tokens of a decoder matter to a loss: those up to the last with a label.
+    """Return a mask of the decoder tokens that affect the loss: up to the last label.
 
     Args:
         labels: shape (B, S).
@@ -65,27 +66,27 @@ def packings(
     *,
     attends: bool,
 ) -> tuple[Packing | None, Packing | None]:
-    """Tell how to leave out the padding of the texts to read, and of those to write.
+    """Return how to pack the source and the target sequences; None keeps padding.
 
     Args:
         input_ids: shape (B, E).
-        attention_mask: of them, if there is padding. Shape (B, E).
+        attention_mask: mask of ``input_ids``, if there is padding. Shape (B, E).
         decoder_input_ids: shape (B, S).
         labels: shape (B, S).
-        attends: whether tokens attend to each other without padding, too; see ``varlen.py``.
+        attends: whether attention runs on packed sequences, too; see ``varlen.py``.
     """
     if attends and attention_mask is None:
         attention_mask = torch.ones(input_ids.shape, dtype=torch.bool)
     source = packing_of(attention_mask, input_ids, attends=attends)
-    labelled = before_last_label(on_host(labels))
-    target = packing_of(labelled, decoder_input_ids, attends=attends)
-    if attends and (source is None or target is None):  # one attends to the other
+    target_mask = before_last_label(on_host(labels))
+    target = packing_of(target_mask, decoder_input_ids, attends=attends)
+    if attends and (source is None or target is None):  # cross-attention needs both packed
         return None, None
     return source, target
 
 
 def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:
-    """Return the token before each label, padding where there is none. Shape (B, S)."""
+    """Return the labels shifted right, with ignored labels as padding. Shape (B, S)."""
     check_sequences("labels", labels, config.max_position_embeddings)
     return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
 
@@ -97,14 +98,14 @@ def loss_of(
     smoothing: float,
     reduction: losses.Reduction,
 ) -> Tensor | None:
-    """Return the loss of labels; None if there are none.
+    """Return the loss; None if there are no labels.
 
     Args:
         logits: shape (N, V).
         labels: shape (B, S).
-        positions: see ``to_write``.
-        smoothing: share of the truth that all pieces have alike.
-        reduction: whether it is the mean over the labels or their sum.
+        positions: scored positions; see ``to_write``.
+        smoothing: label smoothing, the probability spread evenly over the vocabulary.
+        reduction: mean or sum over the labels.
     """
     if labels is None:
         return None
@@ -115,22 +116,22 @@ def loss_of(
 
 
 def options_of(search: Search, config: TranslatorConfig) -> Search:
-    """Return how a translator looks: it never writes padding.
+    """Return the search options of a translator, which never generates padding.
 
     Raises:
-        UserError: a text may become longer than the model can write.
+        UserError: ``max_new_tokens`` exceeds the model's maximum length.
     """
-    most = config.max_position_embeddings
-    if search.max_new_tokens > most:
-        raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {most}")
+    limit = config.max_position_embeddings
+    if search.max_new_tokens > limit:
+        raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {limit}")
     return replace(search, never=(*search.never, config.pad_token_id))
 
 
 def uncovered(encoded: Tensor, mask: Tensor | None) -> Tensor:
-    """Return how much of each source token is covered before the first token: padding is.
+    """Return the initial coverage of the source tokens: 1 for padding, 0 for other tokens.
 
     Args:
-        encoded: the encoder's output. Shape (B, E, ...).
+        encoded: output of the encoder. Shape (B, E, ...).
         mask: True for a token, False for padding. Shape (B, E).
 
     Returns:

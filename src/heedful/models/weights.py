@@ -1,4 +1,4 @@
-"""The weights of a model's folder, whatever file they are in."""
+"""Read a model's weights from its folder, in any supported file format."""
 
 import re
 from collections.abc import Mapping
@@ -18,10 +18,11 @@ FOREIGN = ("pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
 
 def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
-    """Read the weights of a folder, whatever they are in.
+    """Read the weights of a folder in any supported file format.
 
     Raises:
-        UserError: there are none, one is missing, or they are a pickle and that is not allowed.
+        UserError: the folder has no weights, a weight is missing, or the file is a pickle and
+            pickles are not allowed.
     """
     if (folder / WEIGHTS).is_file():
         return files.read_tensors(folder / WEIGHTS)
@@ -47,11 +48,11 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    """Read tensors and run nothing; true since torch 2.6, which is required (CVE-2025-32434)."""
+    """Read tensors without running code; safe since torch 2.6, the minimum (CVE-2025-32434)."""
     wrong = UserError(f"{path}: expected a pickle of names and nothing but tensors")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # each kind of damage has its own
+    except Exception as error:  # damaged files raise many exception types
         raise wrong from error
     if not isinstance(tensors, dict) or not all(isinstance(x, Tensor) for x in tensors.values()):
         raise wrong
@@ -59,7 +60,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the file that the weights of a folder are in, or the shards.
+    """Return the path of a folder's weight file, or of its shards.
 
     Raises:
         UserError: the index of the shards is damaged.
@@ -70,43 +71,43 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _shard_of_each(folder: Path) -> dict[str, str]:
-    where = files.read_json(folder / INDEX).get("weight_map")
-    if not isinstance(where, dict):
+    weight_map = files.read_json(folder / INDEX).get("weight_map")
+    if not isinstance(weight_map, dict):
         raise UserError(f"{folder / INDEX}: no 'weight_map' in it")
-    for shard in where.values():
+    for shard in weight_map.values():
         if not isinstance(shard, str) or not _is_name(shard):
             raise UserError(f"{folder / INDEX}: {shard!r} is not the name of a file beside it")
-    return where
+    return weight_map
 
 
 def _is_name(shard: str) -> bool:
-    # Of ".." the name is "..", and of "." it is nothing.
+    # Path("..").name is "..", and Path(".").name is "".
     return Path(shard).name == shard and shard not in ("", "..") and "\0" not in shard
 
 
 def _read_shards(folder: Path) -> dict[str, Tensor]:
-    where = _shard_of_each(folder)
+    weight_map = _shard_of_each(folder)
     tensors: dict[str, Tensor] = {}
-    for shard in sorted(set(where.values())):
+    for shard in sorted(set(weight_map.values())):
         tensors |= files.read_tensors(folder / shard)
-    lost = sorted(where.keys() - tensors.keys())
-    if lost:
-        raise UserError(f"{folder}: the shards lack {listed(lost)}")
+    missing = sorted(weight_map.keys() - tensors.keys())
+    if missing:
+        raise UserError(f"{folder}: the shards lack {listed(missing)}")
     return tensors
 
 
 def check_weights(
     weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], folder: Path
 ) -> None:
-    """Check that weights are all those of a model, and no others.
+    """Check that weights match those of a model exactly.
 
     Args:
-        weights: those of a file.
-        expected: those of the model, for names and shapes.
-        folder: what an error calls their source.
+        weights: weights of a file.
+        expected: weights of the model, for names and shapes.
+        folder: source of the weights, for error messages.
 
     Raises:
-        UserError: a weight is missing or too many, or has another shape or type.
+        UserError: a weight is missing or unexpected, or has a wrong shape or dtype.
     """
     if missing := [name for name in expected if name not in weights]:
         raise UserError(f"{folder}: weights are missing: {listed(missing)}")
@@ -124,14 +125,14 @@ def check_weights(
 
 
 def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = None) -> None:
-    """Move a model from the device "meta" to the CPU, its weights still to be set.
+    """Move a model from the device "meta" to the CPU, with uninitialised weights.
 
-    ``to_empty`` does that, too, but imports the framework's compiler on the way, which takes longer
-    than all else that it takes to answer for a text. Shared parameters stay shared.
+    ``to_empty`` would also import torch's compiler, which takes longer than all other work for a
+    prediction. Shared parameters stay shared.
 
     Args:
-        model: is changed.
-        ready: parameters that need no memory, and the tensors that they become.
+        model: modified in place.
+        ready: maps parameters that need no allocation to the tensors that replace them.
     """
     allocated: dict[Tensor, Tensor] = {
         parameter: nn.Parameter(tensor.detach(), parameter.requires_grad)
@@ -151,13 +152,12 @@ def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = Non
 
 
 def renamed(name: str, table: Mapping[str, str]) -> str:
-    """Return the name of a weight with the parts that it belongs to called otherwise.
+    """Return the name of a weight with some of its parts renamed.
 
     Args:
-        name: such as ``encoder.layer.0.attention.self.query.weight``.
-        table: parts, such as ``attention.self.query``, or weights, and what they are called
-            otherwise. A part may stand anywhere between dots; of two that could stand at one place
-            the longer counts.
+        name: name of a weight, such as ``encoder.layer.0.attention.self.query.weight``.
+        table: maps parts, such as ``attention.self.query``, or whole names to new names. A part
+            matches anywhere between dots; if two match at the same place, the longer one wins.
     """
     if not table:
         return name

@@ -1,7 +1,7 @@
-"""A body with a head: hidden states, and what is decided from them.
+"""A body with a head: hidden states and the predictions made from them.
 
-A public name, such as ``BertForTokenClassification``, is a class that says which body and which
-head it has, and which function of ``forwards.py`` calls them.
+A public class, such as ``BertForTokenClassification``, names its body, its head and the function of
+``forwards.py`` that calls them.
 
 Shapes: D model width, V vocabulary.
 """
@@ -29,19 +29,19 @@ class WithHead(Model):
     """A body and a head.
 
     Args:
-        body: gives hidden states. It is the attribute that its ``prefix`` names.
-        head: decides from them.
-        at: the attribute that the head is, such as ``classifier`` or ``cls.predictions``.
+        body: computes hidden states. Its ``prefix`` is its attribute name.
+        head: makes predictions from the hidden states.
+        at: attribute name of the head, such as ``classifier`` or ``cls.predictions``.
     """
 
     can_recompute: ClassVar[bool] = True
     adds_embeddings: ClassVar[bool] = False
-    """Whether, as a discriminator, it adds to the embeddings of its generator, rather than having
-    them in common; see ``pair.Pair``."""
+    """Whether a discriminator adds its own embeddings to its generator's instead of sharing them;
+    see ``pair.Pair``."""
     head_in_files: ClassVar[Mapping[str, str]] = {}
-    """Parts of the head that have another name in a file, and that name."""
+    """Maps names in the head to their names in a weight file, where the two differ."""
     compiled_steps: Steps | None = None
-    """What else takes the steps of a search, of a decoder."""
+    """Compiled form of the decoder, which runs search steps in its place."""
 
     def __init__(self, body: Model, head: nn.Module, *, at: str) -> None:
         super().__init__()
@@ -57,16 +57,16 @@ class WithHead(Model):
 
     @property
     def body(self) -> Model:
-        """What gives the hidden states."""
+        """The part that computes the hidden states."""
         return cast(Model, self.get_submodule(self._body_name))
 
     def with_body(self, body: Model) -> Self:
-        """Return the same model with another body."""
+        """Return this model with another body."""
         return self.with_part(self._body_name, body)
 
     @property
     def head(self) -> Any:
-        """What decides from them."""
+        """The part that makes predictions from the hidden states."""
         return self.get_submodule(self._head_name)
 
     @property
@@ -76,7 +76,7 @@ class WithHead(Model):
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Whether the body recomputes; see ``Model``."""
+        """Whether the body recomputes activations; see ``Model``."""
         return self.body.gradient_checkpointing
 
     @gradient_checkpointing.setter
@@ -85,28 +85,28 @@ class WithHead(Model):
 
     @property
     def learns_unpadded(self) -> bool:
-        """Whether training computes next to nothing for padding; see ``Model``."""
+        """Whether training skips nearly all padding; see ``Model``."""
         token = self.body.packs_for
         first = token == "first" and reads_first(self.head)
         return first or (token == "last" and reads_last(self.head))
 
     @property
     def max_positions(self) -> int:
-        """The most tokens that it takes at once."""
+        """Maximum sequence length in tokens."""
         return self.body.max_positions
 
     @property
     def first_position(self) -> int:
-        """Where the first token of a text stands."""
+        """Position of the first token of a sequence."""
         return self.body.first_position
 
     @property
     def usual_positions(self) -> int:
-        """How many tokens it takes at once where nobody says."""
+        """Default sequence length in tokens."""
         return self.body.usual_positions
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return those of the body."""
+        """Return the head masks of the body; see ``Model.head_masks``."""
         return self.body.head_masks()
 
     def set_file_weights(
@@ -116,7 +116,7 @@ class WithHead(Model):
         return set_weights(self, tensors, folder, fresh_head=fresh_head)
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return what stands on the body, and may learn at a rate of its own."""
+        """Return the parameters on top of the body, which may have their own learning rate."""
         return [*self.body.head_parameters(), *self.head.parameters()]
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -124,17 +124,17 @@ class WithHead(Model):
         return self.body.get_input_embeddings()
 
     def input_vectors(self) -> nn.Module:
-        """Return that of the body."""
+        """Return the module that outputs the body's input vectors."""
         return self.body.input_vectors()
 
     def get_output_embeddings(self) -> Tensor:
-        """Return the vectors that hidden states are compared with, the input's if tied.
+        """Return the output weight of the language model head, the input embeddings if tied.
 
         Returns:
             Shape (V, D).
 
         Raises:
-            UserError: the model scores no pieces of the vocabulary.
+            UserError: the model has no language model head.
         """
         head = language_head(self)
         if head is None:
@@ -142,19 +142,19 @@ class WithHead(Model):
         return head.vectors(self.get_input_embeddings())
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
-        """Replace the word embeddings.
+        """Replace the word embeddings and resize a language model head to the new vocabulary.
 
-        A head that scores pieces takes as many: what both have is kept, other biases start at 0,
-        and where the output is not tied to the embeddings, its other vectors start afresh.
+        The head keeps the weights of remaining tokens. New tokens get a bias of 0 and, if the
+        output is not tied to the embeddings, fresh vectors.
 
         Raises:
-            UserError: another width.
+            UserError: the width differs.
         """
         self.body.set_input_embeddings(embeddings)
         self._resize_head()
 
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change how many words the model knows; see ``set_input_embeddings``."""
+        """Change the vocabulary size; see ``set_input_embeddings``."""
         embeddings = self.body.resize_token_embeddings(size)
         self._resize_head()
         return embeddings
@@ -164,21 +164,21 @@ class WithHead(Model):
             head.resize(self.config.vocab_size, self.config.initializer_range)
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
-        """Take attention heads out of the body; see ``pruning.prune_heads``."""
+        """Remove attention heads from the body; see ``pruning.prune_heads``."""
         self.body.prune_heads(heads)
 
 
 def language_head(model: WithHead) -> LanguageHead | None:
-    """Return what scores pieces of the vocabulary, if the model does."""
+    """Return the language model head; None if the model has none."""
     head = getattr(model.head, "predictions", model.head)
     return head if isinstance(head, LanguageHead) else None
 
 
 def wide_layers(model: nn.Module) -> list[nn.Module]:
-    """Return the layers of a model that stay in float32 where all others are in a narrow format.
+    """Return the layers that stay in float32 if the rest of the model is in half precision.
 
-    These are the ones that give numbers. Near 2000 a bfloat16 has steps of 8, and so would have
-    every answer of a model that learnt years. What is inside of such a layer need not be as wide.
+    These are the output layers of regression heads. Near 2000 a bfloat16 has steps of 8, too coarse
+    for a model that predicts years. Inner layers of such a head may stay in half precision.
     """
     return [
         head.out_proj if isinstance(head, DenseSequenceHead) else head

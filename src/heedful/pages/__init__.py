@@ -1,1 +1,1 @@
-"""The look that all HTML pages of heedful share, and how one is made."""
+"""Shared style and generation of heedful's HTML pages."""

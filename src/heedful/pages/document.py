@@ -1,7 +1,7 @@
-"""One HTML document that holds all it needs.
+"""Self-contained HTML documents.
 
-A part that shows something in a browser has a folder with a Jinja2 template for its body, and a
-script and a stylesheet where it needs them::
+A package that shows something in a browser has a folder with a Jinja2 template for the body, and
+optionally a script and a stylesheet::
 
     PACKAGE = "heedful.explanations"
 
@@ -15,17 +15,17 @@ script and a stylesheet where it needs them::
             scripts=[asset(PACKAGE, "views.js")],
         )
 
-The script finds the data by ``heedful.data("explanation")``, a colour of the stylesheet by
-``heedful.colour("accent")``, and draws again when colours change: ``heedful.onTheme(draw)``.
+The script reads the data with ``heedful.data("explanation")``, and a colour of the stylesheet with
+``heedful.colour("accent")``. ``heedful.onTheme(draw)`` redraws when the colours change.
 
-``look.css`` has for every page: colours (``--ink``, ``--muted``, ``--accent``, ``--more`` and
-``--less`` for signed numbers, ``--series-1`` to ``--series-6``), headings, form controls, tables
-(wide ones in ``class="scroll"`` with ``tabindex="0"``, their numbers in ``class="number"``), and
-the classes ``controls`` (a row of form controls), ``card``, ``note``, ``facts`` (a ``dl``),
+``look.css`` styles every page. It has colours (``--ink``, ``--muted``, ``--accent``, ``--more`` and
+``--less`` for signed numbers, ``--series-1`` to ``--series-6``), headings, form controls and tables
+(wide ones in ``class="scroll"`` with ``tabindex="0"``, their numbers in ``class="number"``). Its
+classes are ``controls`` (a row of form controls), ``card``, ``note``, ``facts`` (a ``dl``),
 ``muted``, ``mono``, ``visually-hidden`` and ``no-print``.
 
-No style stands in an attribute, and no handler: the policy of the document refuses both. A script
-sets what depends on data (``element.style.width = ...``), or draws it.
+The document's policy blocks style attributes and inline event handlers. A script sets styles that
+depend on data (``element.style.width = ...``), or draws them.
 """
 
 import base64
@@ -55,33 +55,34 @@ def document(
     connect: bool = False,
     framed: Sequence[str] = (),
 ) -> str:
-    """Make a whole HTML document that loads nothing.
+    """Return a complete HTML document that loads no other files.
 
-    Its policy lets only the given scripts and styles work, known by their digests, and pictures
-    that are in the document itself.
+    Its Content-Security-Policy allows only the given scripts and styles, identified by their
+    digests, and images embedded in the document.
 
     Args:
-        title: plain text; the heading of the page, too.
-        body: what stands below the heading, from `fill`.
-        chinese_body: the same for browsers that ask for Chinese.
-        data: what the scripts read, as JSON, by the id that they ask for.
-        scripts: JavaScript, run in this order after the body is there.
-        styles: CSS, after the shared stylesheet.
-        connect: whether scripts may talk to the server that the page came from.
-        framed: scripts and styles of documents that scripts show in frames; the policy of the page
-            holds for those, too.
+        title: the title and the heading of the page, as plain text.
+        body: the content below the heading, from `fill`.
+        chinese_body: the Chinese content, for browsers that prefer Chinese.
+        data: data for the scripts, embedded as JSON, by id.
+        scripts: JavaScript, run in this order after the body has loaded.
+        styles: CSS, applied after the shared stylesheet.
+        connect: whether scripts may connect to the server that the page came from.
+        framed: scripts and styles of documents that scripts show in frames, since the policy of the
+            page also applies to them.
 
     Raises:
-        ValueError: data holds a number that is not finite.
+        ValueError: the data has a number that is not finite.
     """
     scripts = [asset(_PACKAGE, "look.js"), *scripts]
     data = dict(data or {})
     if chinese_body is not None:
         phrases = chinese().phrases
-        data["phrases"] = {said: phrases[said] for said in said_by(scripts)}
+        data["phrases"] = {phrase: phrases[phrase] for phrase in said_by(scripts)}
     styles = [asset(_PACKAGE, "look.css"), *styles]
     for code in (*scripts, *styles):
-        # The digests are of what a browser reads, so nothing may be escaped or end the element.
+        # The digests must match the code as the browser reads it: it may not need escaping or end
+        # its element.
         assert not any(mark in code.lower() for mark in ("</script", "</style", "<!--", "\r"))
     page = fill(
         _PACKAGE,
@@ -101,10 +102,10 @@ def document(
 
 
 def frame(title: str, page: str) -> str:
-    """Return a document in a frame of its own, as a notebook shows it: neither styles the other.
+    """Return a document in an iframe for a notebook, so that their styles do not mix.
 
     Args:
-        title: what a screen reader calls the frame.
+        title: title of the frame, for screen readers.
         page: the HTML of the document.
     """
     return (
@@ -116,10 +117,10 @@ def frame(title: str, page: str) -> str:
 def fill(
     package: str, template: str, values: Mapping[str, object], language: Language = ENGLISH
 ) -> Markup:
-    """Fill a template that lies in a package; all values but `Markup` are escaped.
+    """Render a template of a package. All values except `Markup` are escaped.
 
     Raises:
-        jinja2.UndefinedError: the template asks for a value that is not there.
+        jinja2.UndefinedError: the template uses a value that is missing.
     """
     words = {
         "language": language.name,
@@ -131,7 +132,7 @@ def fill(
 
 @cache
 def asset(package: str, name: str) -> str:
-    """Read a text file that lies in a package."""
+    """Return the content of a text file in a package."""
     return (resources.files(package) / name).read_text(encoding="utf-8")
 
 
@@ -144,7 +145,7 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Browsers know no NaN in JSON. All but ASCII is escaped, which is safe anywhere in a script.
+    # Browsers cannot parse NaN in JSON. Non-ASCII characters are escaped, which is safe in scripts.
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return environment
 

@@ -1,4 +1,4 @@
-"""Files to records. Errors name file and line; no reader knows a tokenizer."""
+"""Read files into records. Errors name file and line. Readers do not depend on a tokenizer."""
 
 from heedful.reading.records import Fingerprint, Record, Text, fingerprint, read_records
 

@@ -1,4 +1,4 @@
-"""The next item made in a thread, while the one before it is used."""
+"""Prefetch the next item in a thread while the current one is in use."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,14 +8,14 @@ Item = TypeVar("Item")
 
 
 def one_ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield items in their order, and what raises while one is made.
+    """Yield items in order, one prefetched; an exception is raised in place of its item.
 
-    To stop waits for the item that is being made, so none may be long in coming.
+    Closing the iterator waits for the item in progress, so no item may take long.
     """
     source = iter(items)
     end = object()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ahead") as thread:
-        coming = thread.submit(next, source, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, source, end)
+        pending = thread.submit(next, source, end)
+        while (item := pending.result()) is not end:
+            pending = thread.submit(next, source, end)
             yield item  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Questions with several choices, one of them right, from JSON.
+"""Read multiple-choice questions with one correct choice from JSON.
 
-There are two forms, told apart by ``question``: a text, with ``choices`` and ``answer`` beside it;
-or, as in CommonsenseQA (Talmor et al. 2019), an object with ``stem`` and ``choices`` of ``label``
-and ``text``, and ``answerKey`` beside it.
+There are two formats. In one, ``question`` is a text, with ``choices`` and ``answer`` as sibling
+keys. In the other, as in CommonsenseQA (Talmor et al. 2019), ``question`` is an object with
+``stem`` and ``choices`` of ``label`` and ``text``, and ``answerKey`` is a sibling key.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ class Choices:
 
     question: str
     choices: tuple[str, ...]
-    """At least two."""
+    """At least two choices."""
     answer: int | None
-    """The number of the right choice, from 0; None if it was not read."""
+    """Index of the correct choice, from 0; None if it was not read."""
     where: str
     """File and line, for messages."""
 
@@ -33,16 +33,16 @@ class Choices:
 def read_choices(
     paths: Sequence[Path], *, labelled: bool = True, encoding: str = UTF8
 ) -> Iterator[Choices]:
-    """Read questions from files of JSON, one at a time.
+    """Read questions from JSON files, one at a time.
 
     Args:
-        paths: files, also compressed ones; ``-`` is stdin.
-        labelled: whether to read answers; without it they may be missing.
-        encoding: how characters are stored.
+        paths: files, possibly compressed; ``-`` is stdin.
+        labelled: whether to read answers. If false, answers may be missing.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a missing file, or one whose name says that it is a table of text;
-            during iteration for what is wrong inside a file, with its line or row.
+        UserError: immediately for a missing file or the file name of a text table; during iteration
+            for an error inside a file, with its line or row.
     """
     for path in paths:
         if ending_of(path) in (".csv", ".tsv", ".txt"):
@@ -63,7 +63,7 @@ def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
 
 def _plain(item: Mapping[str, object], question: object, where: str, labelled: bool) -> Choices:
     texts = list_of(item, "choices", where)
-    choices = [_text(text, f"{where}: choice {number}") for number, text in enumerate(texts)]
+    choices = [_text(text, f"{where}: choice {index}") for index, text in enumerate(texts)]
     checked = _checked(choices, where)
     answer = _answer(value_of(item, "answer", where), checked, where) if labelled else None
     return Choices(
@@ -75,7 +75,7 @@ def _plain(item: Mapping[str, object], question: object, where: str, labelled: b
 
 
 def _answer(answer: object, choices: Sequence[str], where: str) -> int:
-    """Return the number of the choice that a number or a text stands for."""
+    """Return the index of the choice given by its index or its text."""
     if isinstance(answer, str):
         return _index(answer, choices, "answer", where)
     if not isinstance(answer, int) or isinstance(answer, bool):
@@ -91,8 +91,8 @@ def _with_labels(
 ) -> Choices:
     labels: list[str] = []
     choices: list[str] = []
-    for number, choice in enumerate(list_of(question, "choices", where)):
-        choice_where = f"{where}, choice {number}"
+    for index, choice in enumerate(list_of(question, "choices", where)):
+        choice_where = f"{where}, choice {index}"
         for key, texts in (("label", labels), ("text", choices)):
             text = value_of(choice, key, choice_where)
             texts.append(_text(text, f"{choice_where}: {key!r}"))
@@ -122,7 +122,7 @@ def _checked(choices: Sequence[str], where: str) -> tuple[str, ...]:
 
 
 def _index(name: str, names: Sequence[str], key: str, where: str) -> int:
-    """Return the number of the choice of this name."""
+    """Return the index of the choice with this name."""
     if names.count(name) > 1:
         raise UserError(f"{where}: {key} {name!r} matches {names.count(name)} choices")
     if name not in names:

@@ -1,4 +1,4 @@
-"""Compressed files, which are inflated while they are read: gzip, bzip2, xz and Zstandard."""
+"""Decompress files while reading them: gzip, bzip2, xz and Zstandard."""
 
 import io
 import zlib
@@ -13,11 +13,11 @@ from heedful.errors import UserError
 
 
 class DamagedError(Exception):
-    """Compressed data cannot be inflated any further.
+    """Compressed data is damaged or truncated.
 
     Args:
-        what: the kind of data, and what is wrong with it.
-        reason: more about that, in brackets; or nothing.
+        what: the kind of data and the problem.
+        reason: details in parentheses, or empty.
     """
 
     def __init__(self, what: str, reason: str = "") -> None:
@@ -27,24 +27,24 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compression:
-    """A kind of compression."""
+    """A compression format."""
 
     name: str
     magic: tuple[bytes, ...]
-    """What its data begins with."""
+    """Possible magic numbers at the start of the data."""
     module: str
-    """What reads it. A Python that was built without some libraries lacks some of these."""
+    """The module that reads the format. Python builds without some libraries lack some modules."""
     inflate: Callable[[Any, io.BufferedReader], Any]
-    """Takes the module and a stream, and returns the stream that is inflated."""
+    """Takes the module and a stream, and returns the decompressed stream."""
     errors: Callable[[Any], tuple[type[Exception], ...]]
-    """Takes the module, and returns what it raises if data is damaged."""
+    """Takes the module, and returns the exceptions it raises for damaged data."""
 
 
-# Files of several threads begin with a frame to skip, of one of 16 numbers.
-_SKIPPED = tuple(bytes([number, 0x2A, 0x4D, 0x18]) for number in range(0x50, 0x60))
+# Multi-threaded compressors write a skippable frame first, with one of 16 magic numbers.
+_SKIPPABLE_FRAMES = tuple(bytes([number, 0x2A, 0x4D, 0x18]) for number in range(0x50, 0x60))
 
-_MEMORY = 2**30
-"""Bytes that data of xz may ask for; what `xz -9` writes asks for 65 MiB."""
+_MEMORY_LIMIT = 2**30
+"""Memory limit in bytes for xz decompression. The output of `xz -9` needs 65 MiB."""
 
 COMPRESSIONS = {
     ".gz": Compression(
@@ -58,50 +58,50 @@ COMPRESSIONS = {
         name="bzip2",
         magic=(b"BZh",),
         module="bz2",
-        inflate=lambda bz2, packed: _Streams(packed, bz2.BZ2Decompressor),
+        inflate=lambda bz2, packed: _ConcatenatedStreams(packed, bz2.BZ2Decompressor),
         errors=lambda bz2: (OSError,),
     ),
     ".xz": Compression(
         name="xz",
         magic=(b"\xfd7zXZ\x00",),
         module="lzma",
-        inflate=lambda lzma, packed: _Streams(
-            packed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_MEMORY)
+        inflate=lambda lzma, packed: _ConcatenatedStreams(
+            packed, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT)
         ),
         errors=lambda lzma: (lzma.LZMAError,),
     ),
     ".zst": Compression(
         name="Zstandard",
-        magic=(b"\x28\xb5\x2f\xfd", *_SKIPPED),
+        magic=(b"\x28\xb5\x2f\xfd", *_SKIPPABLE_FRAMES),
         module="pyarrow",
         inflate=lambda pyarrow, packed: pyarrow.input_stream(packed, compression="zstd"),
         errors=lambda pyarrow: (OSError,),
     ),
 }
-"""The kinds that are read, by how names end."""
+"""The supported compression formats, by file extension."""
 
-_CUT_SHORT = "Truncated compressed stream"
-"""What pyarrow says where others raise EOFError."""
+_TRUNCATED_MESSAGE = "Truncated compressed stream"
+"""The message of pyarrow where other modules raise EOFError."""
 _LONGEST_MAGIC = 6
 
 
 def compression_of(path: Path) -> Compression | None:
-    """Return how a file is compressed, by the ending of its name; None if it is not."""
+    """Return a file's compression format by its extension; None if it is not compressed."""
     return COMPRESSIONS.get(path.suffix.lower())
 
 
 def without_compression(path: Path) -> Path:
-    """Return a file's name without the ending that says how it is compressed."""
+    """Return a file's path without its compression extension."""
     return path if compression_of(path) is None else path.with_suffix("")
 
 
 def ending_of(path: Path) -> str:
-    """Return the ending of a file's name in small letters, without that of its compression."""
+    """Return a file's extension in lowercase, ignoring a compression extension."""
     return without_compression(path).suffix.lower()
 
 
 def looks_compressed(start: bytes) -> str:
-    """Return a hint where the start of a file is that of compressed data, else nothing."""
+    """Return a hint if a file's first bytes look like compressed data, else an empty string."""
     for ending, kind in COMPRESSIONS.items():
         if start.startswith(kind.magic):
             return f"; it looks like {kind.name}: its name must end in {ending}"
@@ -109,24 +109,24 @@ def looks_compressed(start: bytes) -> str:
 
 
 def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
-    """Return the content of a stream, inflated as the ending of a file's name says.
+    """Return a decompressed stream, in the format of the file's extension.
 
-    Reading it raises a `DamagedError` where the data ends too early or is damaged.
+    Reading the stream raises a `DamagedError` if the data is truncated or damaged.
 
     Args:
-        packed: the stream; one that is not compressed is returned as it is.
+        packed: the stream. An uncompressed stream is returned unchanged.
         path: the file.
-        source: how the file is named in messages.
+        source: the file's name in messages.
 
     Raises:
-        UserError: its name ends as if it were compressed, but it is not; or this Python cannot
-            inflate it.
+        UserError: the extension names a compression format that the data does not have, or this
+            Python cannot decompress it.
     """
     kind = compression_of(path)
     if kind is None:
         return packed
     start = packed.peek(_LONGEST_MAGIC)[:_LONGEST_MAGIC]
-    if not start:  # an empty file holds nothing, whatever its name
+    if not start:  # an empty file has no content, whatever its extension
         return packed
     if not start.startswith(kind.magic):
         raise UserError(f"{source}: not {kind.name} data, though its name ends in {path.suffix}")
@@ -137,83 +137,83 @@ def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
             f"{source}: {kind.name} data, which this Python cannot read: it was built without "
             f"the module {kind.module}"
         ) from None
-    # The outer buffer finds lines in C; readers of their own go through Python for each.
+    # The outer buffer splits lines in C. The modules' own readers call Python code for each line.
     return io.BufferedReader(_Inflated(packed, kind, module), _BUFFER_BYTES)
 
 
 _BUFFER_BYTES = 2**17
 
 
-class _Streams(io.RawIOBase):
-    """Streams of bzip2 or xz one after the other, as their tools write them.
+class _ConcatenatedStreams(io.RawIOBase):
+    """Reader of concatenated bzip2 or xz streams, as their command-line tools write them.
 
-    The files of Python's own modules stop in silence where what follows a stream is none.
+    The file objects of Python's own modules silently stop at invalid data after a stream.
     """
 
     def __init__(self, packed: io.BufferedReader, decompressor: Callable[[], Any]) -> None:
-        self._packed, self._new = packed, decompressor
-        self._now, self._rest = decompressor(), b""
+        self._packed, self._new_decompressor = packed, decompressor
+        self._decompressor, self._unused = decompressor(), b""
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer.
+        """Read decompressed bytes into a buffer.
 
         Raises:
-            EOFError: a stream does not end.
+            EOFError: the last stream is truncated.
         """
-        while not self._now.eof or self._follows():
-            packed, self._rest = self._rest, b""
-            if not packed and self._now.needs_input:
+        while not self._decompressor.eof or self._start_next():
+            packed, self._unused = self._unused, b""
+            if not packed and self._decompressor.needs_input:
                 packed = self._packed.read1(_BUFFER_BYTES)
                 if not packed:
                     raise EOFError
-            content = self._now.decompress(packed, len(buffer))
+            content = self._decompressor.decompress(packed, len(buffer))
             if content:
                 buffer[: len(content)] = content
                 return len(content)
         return 0
 
-    def _follows(self) -> bool:
-        """Begin with what follows a stream, past the zeros that may fill up a file."""
-        self._rest = self._now.unused_data.lstrip(b"\0")
-        while not self._rest:
+    def _start_next(self) -> bool:
+        """Start the next stream, after any zero padding; return whether there is one."""
+        self._unused = self._decompressor.unused_data.lstrip(b"\0")
+        while not self._unused:
             packed = self._packed.read1(_BUFFER_BYTES)
             if not packed:
                 return False
-            self._rest = packed.lstrip(b"\0")
-        self._now = self._new()
+            self._unused = packed.lstrip(b"\0")
+        self._decompressor = self._new_decompressor()
         return True
 
 
 class _Inflated(io.RawIOBase):
-    """A stream that is inflated, whatever its kind."""
+    """A decompressed stream of any format."""
 
     def __init__(self, packed: io.BufferedReader, kind: Compression, module: Any) -> None:
         self._name, self._errors = kind.name, kind.errors(module)
         self._stream = kind.inflate(module, packed)
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True: the stream is readable."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer."""
+        """Read decompressed bytes into a buffer."""
         try:
             return int(self._stream.readinto(buffer))
         except EOFError:
             raise DamagedError(f"{self._name} data cut short") from None
         except self._errors as error:
-            if getattr(error, "errno", None) is not None:  # the disk's, not the data's
+            if getattr(error, "errno", None) is not None:  # an I/O error, not damaged data
                 raise
-            if str(error) == _CUT_SHORT:
+            if str(error) == _TRUNCATED_MESSAGE:
                 raise DamagedError(f"{self._name} data cut short") from None
             raise DamagedError(f"{self._name} data damaged", f" ({error})") from None
 
     def close(self) -> None:
-        """Let go of the stream."""
+        """Close the decompressed stream."""
         if not self.closed:
             self._stream.close()
         super().close()

@@ -1,7 +1,7 @@
-"""CoNLL columns to tagged texts: one word on each line, a blank line between sentences.
+"""Read tagged texts from CoNLL columns: one word per line, a blank line between sentences.
 
-Chinese, Japanese and Korean are often tagged character by character. Such a column is a text
-without further spaces: that of Korean has a line for each.
+Chinese, Japanese and Korean are often tagged character by character. The characters of such a
+column are joined without spaces. Korean columns have a line for each space.
 """
 
 import re
@@ -30,17 +30,18 @@ from heedful.scripts import HANGUL, UNSPACED
 
 DOCUMENT = "-DOCSTART-"
 MAX_WORDS = 100_000
-"""The most words of a sentence: a longer one shows that the file lacks its blank lines."""
+"""Maximum words per sentence. A longer sentence means that the file lacks blank lines."""
 
 _Rows = list[list[str]]
-_SHOWN = 32
-"""How many sentences show whether a column holds words or characters."""
-_MOST = 0.9
-"""Share of a column's words that are one character; Latin words and numbers may be longer."""
+_NUM_INSPECTED = 32
+"""Number of sentences inspected to decide whether a column has words or characters."""
+_MIN_SINGLE_SHARE = 0.9
+"""Minimum share of single characters in a character column. Latin words and numbers may be
+longer."""
 _EAST_ASIAN = re.compile(f"[{UNSPACED}{HANGUL}]")
 _COMMENT = "# "
 _KEY = re.compile(r"# \S+ = ")
-_NO_WORD = re.compile(r"\d+[-.]\d+", re.ASCII)
+_NOT_SINGLE_WORD = re.compile(r"\d+[-.]\d+", re.ASCII)
 _LATIN = re.compile(rf"[^\W{UNSPACED}{HANGUL}]")
 
 
@@ -52,26 +53,27 @@ def read_conll(
     labelled: bool = True,
     encoding: str = UTF8,
 ) -> Iterator[TaggedText]:
-    """Yield the sentences of a file; each text is its words with one space between them.
+    """Yield the sentences of a file. Each text is its words joined by single spaces.
 
-    In a file whose first sentences are Chinese, Japanese or Korean with one character on each line,
-    there is no space that has no line, except between two Latin words.
+    If the first sentences are Chinese, Japanese or Korean with one character per line, characters
+    are joined directly. A space appears only where the file has a line for it, or between two Latin
+    words.
 
-    Tabs separate columns; in a line without tabs, spaces do. The file's first entity shows the
-    scheme of the tags, which holds for the whole file. Comments of CoNLL-U, lines before a sentence
-    that begin with ``#`` and a space, are passed over; a row of the file is none.
+    Tabs separate columns. In a line without tabs, spaces do. The file's first entity determines the
+    tagging scheme of the whole file. CoNLL-U comments are skipped: lines before a sentence that
+    begin with ``#`` and a space. A line with the columns of a row is not a comment.
 
     Args:
         path: the file; ``-`` is stdin.
-        word: number of the words' column, from 1; the first by default.
-        tag: number of the tags' column; the last by default.
+        word: number of the word column, from 1; the first by default.
+        tag: number of the tag column; the last by default.
         labelled: whether to read tags.
-        encoding: how characters are stored.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a missing file; during iteration for a line with too few or too many
-            columns, for a tag that is malformed or cannot follow the one before it, and for lines
-            that number no single word where the first column numbers words.
+        UserError: immediately for a missing file. During iteration for a line with too few or too
+            many columns, and for a tag that is malformed or cannot follow the previous tag. If the
+            first column numbers words, also for lines that do not number a single word.
     """
     return read_files(
         [path],
@@ -86,16 +88,16 @@ def _read(
     source = source_name(path)
     tags = _Tags(source)
     sentences = _sentences(read_lines(path, encoding=encoding), source)
-    # Of a stream one cannot see more; few sentences are enough.
-    heads = list(islice(sentences, _SHOWN))
+    # A stream allows only a limited lookahead; a few sentences are enough.
+    heads = list(islice(sentences, _NUM_INSPECTED))
     numbered = _are_numbered(heads)
     if numbered and word is None:
         raise UserError(
             f"{source}: column 1 numbers the words of a sentence, as in CoNLL-U; give the columns "
             "of the words and the tags, such as --text 2 --label 3"
         )
-    shown = [name for first, rows in heads for name in _words(rows, word, source, first)]
-    join = join_characters if _are_characters(shown) else join_words
+    inspected = [name for first, rows in heads for name in _words(rows, word, source, first)]
+    join = join_characters if _are_characters(inspected) else join_words
     for first, rows in chain(heads, sentences):
         width = len(rows[0])
         if numbered:
@@ -115,20 +117,26 @@ def _read(
 
 
 def _are_numbered(sentences: Sequence[tuple[int, _Rows]]) -> bool:
-    """Tell whether the first of several columns counts the words of each sentence from 1."""
-    numbers = [[row[0] for row in rows if not _NO_WORD.fullmatch(row[0])] for _, rows in sentences]
-    wide = bool(sentences) and all(len(rows[0]) > 2 for _, rows in sentences)
-    return wide and all(some == [str(n + 1) for n in range(len(some))] for some in numbers)
+    """Return whether the first of several columns numbers the words of each sentence from 1."""
+    numbers = [
+        [row[0] for row in rows if not _NOT_SINGLE_WORD.fullmatch(row[0])] for _, rows in sentences
+    ]
+    has_columns = bool(sentences) and all(len(rows[0]) > 2 for _, rows in sentences)
+    return has_columns and all(
+        sentence == [str(n + 1) for n in range(len(sentence))] for sentence in numbers
+    )
 
 
 def _check_numbers(rows: _Rows, source: str, first: int) -> None:
-    """Refuse lines of CoNLL-U that are no words: ``3-4``, written as one, or ``4.1``, left out.
+    """Refuse CoNLL-U lines that are not single words.
+
+    These are ``3-4``, a multiword token, and ``4.1``, an empty node.
 
     Raises:
-        UserError: naming the first.
+        UserError: there is such a line. The message names the first.
     """
     for line, row in enumerate(rows, start=first):
-        if _NO_WORD.fullmatch(row[0]):
+        if _NOT_SINGLE_WORD.fullmatch(row[0]):
             raise UserError(
                 f"{source}, line {line}: {row[0]} numbers no single word (CoNLL-U); delete lines "
                 "whose number has a hyphen or a point"
@@ -138,7 +146,7 @@ def _check_numbers(rows: _Rows, source: str, first: int) -> None:
 def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
     """Return the words of a sentence, whose first line is ``first``."""
     column = find_field(word or "1", source, None, len(rows[0])).index
-    # Columns may be filled up with spaces; one that is nothing else is left, as a word to skip.
+    # Columns may be padded with spaces. A column of only spaces stays, as a word to skip.
     words = [row[column].strip(" ") or row[column] for row in rows]
     if "" in words:
         raise UserError(f"{source}, line {first + words.index('')}: empty word")
@@ -146,29 +154,29 @@ def _words(rows: _Rows, word: str | None, source: str, first: int) -> list[str]:
 
 
 def _are_characters(words: Sequence[str]) -> bool:
-    """Tell whether words are single characters, half of them Chinese, Japanese or Korean."""
+    """Return whether nearly all words are single characters, and half of them East Asian."""
     single = [word for word in words if len(word) == 1]
     east_asian = sum(_EAST_ASIAN.fullmatch(word) is not None for word in single)
-    return len(single) >= _MOST * len(words) and east_asian >= len(words) / 2
+    return len(single) >= _MIN_SINGLE_SHARE * len(words) and east_asian >= len(words) / 2
 
 
 def join_characters(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
     """Join characters without spaces, and return the span of each; see `read_conll`."""
     parts, spans = [], []
-    end, before = 0, ""
+    end, previous = 0, ""
     for word in words:
-        two = max(len(before), len(word)) > 1
-        if two and _LATIN.search(before[-1:]) and _LATIN.match(word):
+        multi_character = max(len(previous), len(word)) > 1
+        if multi_character and _LATIN.search(previous[-1:]) and _LATIN.match(word):
             parts.append(" ")
             end += 1
         parts.append(word)
         spans.append((end, end + len(word)))
-        end, before = end + len(word), word
+        end, previous = end + len(word), word
     return "".join(parts), tuple(spans)
 
 
 def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
-    """Join words with one space between them, and return the span of each."""
+    """Join words with single spaces, and return the span of each."""
     spans: list[Word] = []
     start = 0
     for word in words:
@@ -178,20 +186,20 @@ def join_words(words: Sequence[str]) -> tuple[str, tuple[Word, ...]]:
 
 
 def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]:
-    """Yield the number of each sentence's first line, and its rows."""
+    """Yield the first line number and the rows of each sentence."""
     rows: _Rows = []
-    lines, ahead = tee(lines)
+    lines, lookahead = tee(lines)
     shown_by, width = next(
         (
             (number, len(row))
-            for number, line in enumerate(ahead, start=1)
+            for number, line in enumerate(lookahead, start=1)
             if (row := _columns(without_line_end(line)))
             and row[0] != DOCUMENT
             and not line.startswith(_COMMENT)
         ),
         (0, 0),
     )
-    del ahead  # or all lines would be kept for it
+    del lookahead  # otherwise tee would keep all lines in memory
     for number, line in enumerate(chain(lines, [""]), start=1):
         row = _columns(without_line_end(line))
         if not row or row[0] == DOCUMENT:
@@ -217,15 +225,16 @@ def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]
 def _columns(line: str) -> list[str]:
     if not line or line.isspace():
         return []
-    # Only a plain space ends a word: Python also splits at others, such as a no-break space.
+    # Only a plain space separates columns. `str.split` also splits at others, such as a no-break
+    # space.
     return line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
 
 
 class _Tags:
-    """Reads the tags of a file, all in the scheme that its first entity shows.
+    """Parses the tags of a file, all in the scheme of its first entity.
 
-    In IOBES an entity may go on in the next sentence, for a blank line may stand at a wrong place;
-    each part of it is an entity.
+    In IOBES an entity may continue in the next sentence, because blank lines may be misplaced. Each
+    part is then an entity of its own.
     """
 
     def __init__(self, source: str) -> None:
@@ -233,32 +242,32 @@ class _Tags:
         self._scheme: Scheme | None = None
         self._shown_by = 0
         self._open: tuple[Tag, UserError] | None = None
-        """The tag that a sentence ended with inside an entity, and what is wrong about that unless
-        the next sentence goes on with it."""
+        """The last tag of a sentence that ends inside an entity, and the error to raise unless the
+        next sentence continues the entity."""
 
     def entities(self, texts: Sequence[str], first: int) -> list[Entity]:
-        """Return the entities of a sentence, in words, from its tags; ``first`` is its line."""
+        """Return the entities of a sentence, in word indices; ``first`` is its first line."""
         tags = [self._parsed(text, line) for line, text in enumerate(texts, start=first)]
         if self._scheme is None:
             self._scheme = scheme_of(tags)
             if self._scheme is None:
                 return []
             self._shown_by = next(i for i, tag in enumerate(tags, start=first) if tag != OUTSIDE)
-        before = []
+        prefix = []
         if self._open is not None:
             if tags[0].prefix not in "IE" or tags[0].type != self._open[0].type:
                 raise self._open[1]
-            before = [Tag("B", tags[0].type)]
+            prefix = [Tag("B", tags[0].type)]
             self._open = None
-        fault = first_fault([*before, *tags], self._scheme)
-        if fault == len(before) + len(tags) and self._scheme == "IOBES":
+        fault = first_fault([*prefix, *tags], self._scheme)
+        if fault == len(prefix) + len(tags) and self._scheme == "IOBES":
             self._open = tags[-1], self._error(texts, len(tags), first)
         elif fault is not None:
-            raise self._error(texts, fault - len(before), first)
+            raise self._error(texts, fault - len(prefix), first)
         return entities_of(tags)
 
     def finish(self) -> None:
-        """Refuse an entity that is open at the end of the file."""
+        """Refuse an unfinished entity at the end of the file."""
         if self._open is not None:
             raise self._open[1]
 

@@ -1,10 +1,10 @@
-"""Lines to rows of CSV and TSV, each with the number of its first line.
+"""Parse lines into rows of CSV and TSV, each with the number of its first line.
 
-CSV is RFC 4180 and is parsed by the standard library in strict mode. Real files contain quotes that
-never close; a parser that trusts them silently swallows the rows up to the next quote. So if a
-record does not parse, or spans several lines and has the wrong number of fields, its first line is
-read again by itself, with quotes as plain characters, and its other lines are put back. If that
-does not give the expected number of fields either, it is an error.
+CSV follows RFC 4180 and is parsed by the standard library in strict mode. Real files contain
+unclosed quotes. A parser that trusts them silently swallows all rows up to the next quote. So a
+record is suspect if it does not parse, or if it spans several lines and has the wrong number of
+fields. Its first line is then parsed again alone, with quotes as plain characters, and its other
+lines are put back. If the number of fields is still wrong, that is an error.
 """
 
 import csv
@@ -21,12 +21,12 @@ from heedful.reading.lines import MAX_LINE_BYTES
 Row = tuple[int, list[str]]
 
 MAX_RECORD_CHARS = MAX_LINE_BYTES
-"""How far to look for a closing quote, and so the longest record over several lines."""
+"""Search limit for a closing quote, and so the maximum length of a multi-line record."""
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
-    """The first row of a file, which says how many fields each row has."""
+class _FirstRow:
+    """The first row of a file, which determines the number of fields of each row."""
 
     number: int
     width: int
@@ -40,24 +40,24 @@ class _First:
 
 
 def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> Iterator[Row]:
-    """Yield the rows of tab-separated text, where quotes are plain characters.
+    """Yield the rows of tab-separated text. Quotes are plain characters.
 
     Args:
-        lines: of the text.
-        source: how the file is named in messages.
+        lines: the lines of the text.
+        source: the file's name in messages.
         keep_empty: see `csv_rows`.
 
     Raises:
-        UserError: a row does not have as many fields as the first.
+        UserError: a row does not have as many fields as the first row.
     """
-    first: _First | None = None
+    first: _FirstRow | None = None
     last = 0
     for number, line in enumerate(lines, start=1):
         text = without_line_end(line)
         if not text:
             continue
         row = text.split("\t")
-        first = first or _First(number, len(row))
+        first = first or _FirstRow(number, len(row))
         first.check(row, number, source)
         if keep_empty:
             yield from _empty_rows(first, last, number)
@@ -66,38 +66,40 @@ def tsv_rows(lines: Iterator[str], source: str, *, keep_empty: bool = False) -> 
 
 
 def named_delimiter(line: str) -> str | None:
-    """Return what a spreadsheet's first line names, as ``sep=;``; None if it is another line."""
-    named = _NAMED.fullmatch(without_line_end(line))
-    return None if named is None else named[1]
+    """Return the delimiter from a spreadsheet's first line such as ``sep=;``, else None."""
+    match = _SEP_LINE.fullmatch(without_line_end(line))
+    return None if match is None else match[1]
 
 
-_NAMED = re.compile(r'"?sep=([,;\t|])"?')
+_SEP_LINE = re.compile(r'"?sep=([,;\t|])"?')
 
 
 def delimiter_of(lines: Iterator[str], *, header: bool = True) -> str:
-    """Return what parts the columns of a CSV file.
+    """Return the delimiter of a CSV file.
 
-    That is the comma. Spreadsheets that write 0,5 for a half put semicolons between columns, and
-    some programs tabs or bars: these count where the header has no comma outside quotes. Without a
-    header semicolons and tabs count where they part each of the first rows into as many columns,
-    and commas do not.
+    The default is the comma. Spreadsheets in locales with a decimal comma use semicolons, and some
+    programs use tabs or bars. With a header, these count if it has no comma outside quotes. Without
+    a header, semicolons and tabs count if they split the first rows into equally many columns and
+    commas do not.
 
     Args:
-        lines: of the file.
-        header: whether the first one names columns.
+        lines: the lines of the file.
+        header: whether the first line is a header.
     """
     for mark in ",;\t|" if header else ",;\t":
-        lines, again = tee(lines)
-        reader = csv.reader(_LineBuffer(again), delimiter=mark)
+        lines, lookahead = tee(lines)
+        reader = csv.reader(_LineBuffer(lookahead), delimiter=mark)
         with suppress(csv.Error):
-            widths = [len(row) for row in islice(filter(None, reader), 1 if header else _SEEN)]
+            widths = [
+                len(row) for row in islice(filter(None, reader), 1 if header else _INSPECTED_ROWS)
+            ]
             if (header or len(widths) > 1) and len({*widths}) == 1 and widths[0] > 1:
                 return mark
     return ","
 
 
-_SEEN = 20
-"""Rows without a header that show what parts columns; of a single one that cannot be told."""
+_INSPECTED_ROWS = 20
+"""Number of rows to infer the delimiter from, without a header. A single row is not enough."""
 
 
 def csv_rows(
@@ -111,22 +113,22 @@ def csv_rows(
     """Yield the rows of comma-separated text. Empty lines between records are skipped.
 
     Args:
-        lines: of the text.
-        source: how the file is named in messages.
-        delimiter: what stands there for the comma.
-        keep_empty: take an empty line as a row where rows have one field, but for the first lines
-            of the file and the last, which nobody means as rows.
+        lines: the lines of the text.
+        source: the file's name in messages.
+        delimiter: the field delimiter.
+        keep_empty: whether an empty line is a row if rows have one field. Empty lines at the start
+            or end of the file never are.
         start: the number of the first line.
 
     Raises:
-        UserError: a row does not have as many fields as the first, with or without its quotes, or
-            there is a space beside those of a field, or a carriage return outside quotes.
+        UserError: a row does not have as many fields as the first row, with or without its quotes;
+            a space is next to the quotes of a field; or a carriage return is outside quotes.
     """
-    # The limit holds for the whole process, so it is only raised; we limit lines and records.
+    # This limit applies to the whole process, so only raise it. We limit lines and records here.
     csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
     buffer = _LineBuffer(lines, start)
     reader = csv.reader(buffer, delimiter=delimiter, strict=True)
-    first: _First | None = None
+    first: _FirstRow | None = None
     last = 0
     while True:
         number = buffer.next_record()
@@ -148,7 +150,7 @@ def csv_rows(
             row = _first_line(buffer, row, first, delimiter, f"{source}, line {number}")
             plain = row is not parsed
         if row:
-            first = first or _First(number, len(row))
+            first = first or _FirstRow(number, len(row))
             if '"' in buffer.taken[0]:
                 record = "" if plain else "".join(buffer.taken)
                 _check_quotes(row, record, first.width, f"{source}, line {number}")
@@ -159,53 +161,53 @@ def csv_rows(
             last = number + len(buffer.taken) - 1
 
 
-def _empty_rows(first: _First, last: int, number: int) -> Iterator[Row]:
-    """Yield the rows of the empty lines between two others, if rows have one field."""
+def _empty_rows(first: _FirstRow, last: int, number: int) -> Iterator[Row]:
+    """Yield a row for each empty line between two rows, if rows have one field."""
     if first.width == 1 and last:
         for empty in range(last + 1, number):
             yield empty, [""]
 
 
 def _check_quotes(row: list[str], record: str, width: int, where: str) -> None:
-    """Refuse a cell in quotes beside which there is a space, for then they are plain characters.
+    """Refuse a cell with a space next to its quotes, which makes them plain characters.
 
     Args:
         row: the cells.
-        record: the lines that they were read from; empty if all quotes are plain characters.
-        width: how many cells there should be.
-        where: what errors call the record.
+        record: the lines of the row; empty if all quotes are plain characters.
+        width: the expected number of cells.
+        where: the record's name in messages.
 
     Raises:
-        UserError: the cell is in quotes as a whole, or begins with one in a row of another width.
+        UserError: the whole cell is in quotes, or it begins with a quote in a row of wrong width.
     """
-    spaced = _SPACED if len(row) == width else _SPACED_START
+    spaced = _SPACED_QUOTES if len(row) == width else _SPACED_QUOTE_START
     position = 0
     for cell in row:
-        held = record.startswith('"', position)
-        if not held and spaced.fullmatch(cell) and cell != cell.strip(" "):
+        quoted = record.startswith('"', position)
+        if not quoted and spaced.fullmatch(cell) and cell != cell.strip(" "):
             raise UserError(
                 f"{where}: a space stands beside the quotes of a field, so they do not quote it; "
                 "delete the space"
             )
-        position += len(cell) + 1 + (2 + cell.count('"') if held else 0)
+        position += len(cell) + 1 + (2 + cell.count('"') if quoted else 0)
 
 
-_SPACED = re.compile(r' *"(?:[^"]|"")*" *')
-_SPACED_START = re.compile(r' +".*', re.DOTALL)
+_SPACED_QUOTES = re.compile(r' *"(?:[^"]|"")*" *')
+_SPACED_QUOTE_START = re.compile(r' +".*', re.DOTALL)
 
 
 def _first_line(
     buffer: "_LineBuffer",
     record: list[str] | None,
-    first: _First | None,
+    first: _FirstRow | None,
     delimiter: str,
     where: str,
 ) -> list[str]:
-    """Read the first line of a record again, with quotes as plain characters."""
+    """Parse the first line of a record again, with quotes as plain characters."""
     row = without_line_end(buffer.taken[0]).split(delimiter)
     if first is not None and len(row) != first.width:
         if record is not None:
-            return record  # its quotes balance; only the number of fields is wrong
+            return record  # balanced quotes; only the number of fields is wrong
         raise UserError(
             f"{where}: quotes do not balance, or do not stand at both ends of a field; with quotes "
             f"as plain characters the line has {_fields(row)}, expected {first.width} as in line "
@@ -220,14 +222,14 @@ def _first_line(
 
 
 class _LineBuffer:
-    """Lines of the file for the parser, kept until their record is accepted."""
+    """Lines of the file for the parser, buffered until their record is accepted."""
 
     def __init__(self, lines: Iterator[str], start: int = 1) -> None:
         self.taken: list[str] = []
         self._lines = lines
-        self._back: deque[str] = deque()
+        self._pushed_back: deque[str] = deque()
         self._number = start
-        self._size = 0
+        self._record_chars = 0
         self._read_chars = 0
         self._reread_chars = 0
 
@@ -235,36 +237,36 @@ class _LineBuffer:
         return self
 
     def __next__(self) -> str:
-        if self._size > MAX_RECORD_CHARS:
-            raise StopIteration  # the parser sees a file that ends inside quotes
-        line = self._back.popleft() if self._back else next(self._lines)
+        if self._record_chars > MAX_RECORD_CHARS:
+            raise StopIteration  # to the parser, the file ends inside quotes
+        line = self._pushed_back.popleft() if self._pushed_back else next(self._lines)
         self.taken.append(line)
-        self._size += len(line)
+        self._record_chars += len(line)
         return line
 
     def next_record(self) -> int:
         """Drop the lines of the last record; return the number of the next line."""
         self._number += len(self.taken)
-        self._read_chars += self._size
+        self._read_chars += self._record_chars
         self.taken.clear()
-        self._size = 0
+        self._record_chars = 0
         return self._number
 
     def put_back(self) -> bool:
-        """Put back all lines but the record's first; false if too much was read in vain.
+        """Put back all lines except the record's first; return False at the re-read limit.
 
-        The limit keeps the time for hostile input linear: without it, each line such as ``a","b``
-        would be followed to the end of the file.
+        The limit keeps the time for hostile input linear. Without it, each line such as ``a","b``
+        would cause a scan to the end of the file.
         """
-        self._back.extendleft(reversed(self.taken[1:]))
+        self._pushed_back.extendleft(reversed(self.taken[1:]))
         del self.taken[1:]
-        self._reread_chars += self._size - len(self.taken[0])
-        self._size = len(self.taken[0])
+        self._reread_chars += self._record_chars - len(self.taken[0])
+        self._record_chars = len(self.taken[0])
         return self._reread_chars <= 2 * (MAX_RECORD_CHARS + self._read_chars)
 
 
 def without_line_end(line: str) -> str:
-    """Return a line without its LF or CRLF, or the CRCRLF of programs that end lines twice."""
+    """Return a line without its LF, CRLF, or the CRCRLF that some programs write."""
     return line.removesuffix("\n").rstrip("\r")
 
 

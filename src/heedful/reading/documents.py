@@ -1,7 +1,7 @@
-"""Plain text to documents: the stretches of text whose sentences follow one another.
+"""Read documents from plain text: passages of consecutive sentences.
 
-Files are streamed: only one document is held in memory. A line may be part of a sentence, as in
-hard-wrapped books, a sentence, a paragraph or a document; the layout says where a document ends.
+Files are streamed; only one document is in memory. A line may be part of a sentence, as in
+hard-wrapped books, a sentence, a paragraph or a document. The layout defines where a document ends.
 """
 
 import math
@@ -17,16 +17,16 @@ from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.reading.lines import UTF8, read_files, read_lines, source_name
 
 DocumentLayout = Literal["blank-line", "gap", "file", "line"]
-"""What separates two documents: a blank line, two blank lines or more (as between the chapters of a
+"""The separator of documents: a blank line, two or more blank lines (as between the chapters of a
 book), the end of a file, or the end of a line."""
 
 MAX_CHARACTERS = 2**26
-"""The longest document: 64 million characters, about a hundred novels."""
+"""Maximum length of a document: 64 million characters, about a hundred novels."""
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 _BLANK_LINES = {"line": 0, "blank-line": 1, "gap": 2, "file": math.inf}
-"""How many blank lines end a document."""
+"""Number of blank lines that end a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,26 +34,26 @@ class Document:
     """One document as the user wrote it."""
 
     text: str
-    r"""Its lines, stripped and joined by ``\n``; any number of blank lines become an empty one."""
+    r"""The lines, stripped and joined by ``\n``. A run of blank lines becomes one empty line."""
     source: str
-    """The name of the file in messages."""
+    """The file's name in messages."""
     line: int
-    """The line of the file on which it begins, from 1."""
+    """First line of the document in the file, from 1."""
 
 
 def read_documents(
     paths: Sequence[Path], layout: DocumentLayout = "blank-line", encoding: str = UTF8
 ) -> Iterator[Document]:
-    """Stream the documents of plain text files; the end of a file ends a document.
+    """Stream the documents of plain text files. The end of a file also ends a document.
 
     Args:
-        paths: the files, read one after the other.
+        paths: the files, read in sequence.
         layout: where documents end.
-        encoding: how characters are stored.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a missing file or a table; during iteration for a file that is not
-            text or holds none, or a document above `MAX_CHARACTERS`, with its line.
+        UserError: immediately for a missing file or a table. During iteration for a file that is
+            not text or is empty, or a document longer than `MAX_CHARACTERS`, with its line.
     """
     for path in paths:
         if ending_of(path) in _TABLES:
@@ -67,22 +67,22 @@ def read_documents(
 def _read(path: Path, blank_lines: float, encoding: str) -> Iterator[Document]:
     source = source_name(path)
     lines: list[str] = []
-    start = blanks = size = 0
+    start = num_blank = num_characters = 0
     for number, raw in enumerate(read_lines(path, encoding=encoding), start=1):
         line = raw.strip()
         if not line:
-            blanks += 1
+            num_blank += 1
             continue
-        if lines and blanks >= blank_lines:
+        if lines and num_blank >= blank_lines:
             yield Document(text="\n".join(lines), source=source, line=start)
             lines.clear()
         if not lines:
-            start, size = number, 0
-        elif blanks:
+            start, num_characters = number, 0
+        elif num_blank:
             lines.append("")
         lines.append(line)
-        blanks, size = 0, size + len(line)
-        if size > MAX_CHARACTERS:
+        num_blank, num_characters = 0, num_characters + len(line)
+        if num_characters > MAX_CHARACTERS:
             raise UserError(
                 f"{source}, line {number}: the document that begins on line {start} has more than "
                 f"{MAX_CHARACTERS:,} characters; --documents says what ends one: "

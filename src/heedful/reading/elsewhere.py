@@ -1,7 +1,7 @@
-"""Files that are not of this machine, by fsspec: ``s3://``, ``gs://``, ``hf://`` and others.
+"""Remote files through fsspec: ``s3://``, ``gs://``, ``hf://`` and others.
 
-The drivers are the user's to install. Nothing is opened unless a user names it. `Path` folds the
-two slashes of such a name into one; `url_of` unfolds them.
+Users install the drivers themselves. Only files that a user names are opened. `Path` collapses the
+two slashes of a URL into one; `url_of` restores them.
 """
 
 import io
@@ -13,69 +13,69 @@ from typing import Any
 
 from heedful.errors import UserError
 
-_ELSEWHERE = re.compile(r"((?:[a-z0-9]+::)*[a-z][a-z0-9+]+):/+", re.IGNORECASE)
-_ROOTED = ("file", "local")
-"""Protocols whose names begin at the root."""
+_URL = re.compile(r"((?:[a-z0-9]+::)*[a-z][a-z0-9+]+):/+", re.IGNORECASE)
+_ROOTED_PROTOCOLS = ("file", "local")
+"""Protocols whose paths begin at the root."""
 
 _BLOCK_BYTES = 2**22
-"""What is asked for at once, and held in memory."""
+"""Bytes per read request, held in memory."""
 
 
 def is_elsewhere(path: Path) -> bool:
-    """Tell whether a path is a name for fsspec, such as ``s3://bucket/shard.txt``."""
-    return _ELSEWHERE.match(str(path)) is not None
+    """Return whether a path is an fsspec URL, such as ``s3://bucket/shard.txt``."""
+    return _URL.match(str(path)) is not None
 
 
 def url_of(path: Path) -> str:
-    """Return how users write a path: a URL if it is elsewhere."""
-    match = _ELSEWHERE.match(str(path))
+    """Return a path as users write it: a URL if it is remote."""
+    match = _URL.match(str(path))
     if match is None:
         return str(path)
-    slashes = "///" if match[1].rpartition("::")[2].lower() in _ROOTED else "//"
+    slashes = "///" if match[1].rpartition("::")[2].lower() in _ROOTED_PROTOCOLS else "//"
     return f"{match[1]}:{slashes}{str(path)[match.end() :]}"
 
 
 def find_elsewhere(pattern: Path) -> list[Path]:
-    """Return the files that fit a pattern, in the order of their names.
+    """Return the files that match a pattern, sorted by name.
 
     Raises:
-        UserError: the driver is missing, or cannot list them.
+        UserError: the driver is missing or cannot list the files.
     """
-    system, name = _system(pattern)
-    with _told(pattern):
+    system, name = _file_system(pattern)
+    with _naming_file(pattern):
         matches = sorted(str(match) for match in system.glob(name))
     return [Path(system.unstrip_protocol(match)) for match in matches]
 
 
 def check_elsewhere(path: Path) -> None:
-    """Refuse a file that there is not.
+    """Refuse a file that does not exist.
 
     Raises:
-        UserError: naming it, or the driver that is missing.
+        UserError: the file does not exist, or the driver is missing.
     """
-    system, name = _system(path)
-    with _told(path):
-        there = system.isfile(name)
-    if not there:
+    system, name = _file_system(path)
+    with _naming_file(path):
+        exists = system.isfile(name)
+    if not exists:
         raise UserError(f"{url_of(path)}: no such file")
 
 
 @contextmanager
 def open_elsewhere(path: Path) -> "Iterator[io.BufferedReader[Any]]":
-    """Open a file as it is stored.
+    """Open a remote file without decompression.
 
     Raises:
-        UserError: the driver is missing, or it cannot be read.
+        UserError: the driver is missing, or the file cannot be read.
     """
-    system, name = _system(path)
-    with _told(path):
+    system, name = _file_system(path)
+    with _naming_file(path):
         raw = system.open(name, "rb", block_size=_BLOCK_BYTES)
-    with io.BufferedReader(_Told(raw, path)) as stream:
+    with io.BufferedReader(_DriverFile(raw, path)) as stream:
         yield stream
 
 
-class _Told(io.RawIOBase):
-    """A driver's file, whose errors name it; those of whoever reads it pass as they are."""
+class _DriverFile(io.RawIOBase):
+    """A driver's file. Its errors name the file; errors of the reading code pass unchanged."""
 
     def __init__(self, raw: Any, path: Path) -> None:
         self._raw, self._path = raw, path
@@ -84,7 +84,7 @@ class _Told(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with _told(self._path):
+        with _naming_file(self._path):
             data = self._raw.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -93,7 +93,7 @@ class _Told(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _told(self._path):
+        with _naming_file(self._path):
             return int(self._raw.seek(offset, whence))
 
     def close(self) -> None:
@@ -102,10 +102,10 @@ class _Told(io.RawIOBase):
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn what a driver raises into an error that names the file.
+def _naming_file(path: Path) -> Iterator[None]:
+    """Convert a driver's exceptions to errors that name the file.
 
-    Drivers have errors of their own, which share no class.
+    Drivers raise exceptions without a common base class.
     """
     try:
         yield
@@ -116,11 +116,11 @@ def _told(path: Path) -> Iterator[None]:
         raise UserError(f"{url_of(path)}: cannot be read: {reason}") from None
 
 
-def _system(path: Path) -> tuple[Any, str]:
-    """Return what reads a file, and the name that it has there.
+def _file_system(path: Path) -> tuple[Any, str]:
+    """Return the file system of a file and its path there.
 
     Raises:
-        UserError: the driver is not installed, or there is none.
+        UserError: the driver is not installed or does not exist.
     """
     from fsspec.core import url_to_fs
     from fsspec.registry import known_implementations
@@ -132,6 +132,6 @@ def _system(path: Path) -> tuple[Any, str]:
         protocol = url.partition(":")[0]
         package = known_implementations[protocol]["class"].partition(".")[0]
         raise UserError(f"{url}: {protocol}:// needs a driver: pip install {package}") from None
-    except Exception as error:  # drivers have errors of their own, which share no class
+    except Exception as error:  # drivers raise exceptions without a common base class
         raise UserError(f"{url}: {str(error).partition(chr(10))[0]}") from None
     return system, name

@@ -1,4 +1,4 @@
-"""Texts that were decoded wrongly before we see them."""
+"""Detect texts that an earlier program decoded wrongly."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +10,13 @@ REPLACEMENT = "\ufffd"
 
 
 def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
-    """Say how many U+FFFD files of text hold, and where the first is; None if there is none.
+    """Return a message on the count of U+FFFD in text files and the first location, or None.
 
-    Each stands for a character that was lost when a text was decoded wrongly.
+    Each U+FFFD replaces a character that was lost in an earlier wrong decoding.
     """
     try:
         mark = REPLACEMENT.encode(encoding)
-    except UnicodeEncodeError:  # the encoding cannot write it
+    except UnicodeEncodeError:  # the encoding does not have this character
         return None
     count, first = 0, ""
     for path in paths:
@@ -28,7 +28,7 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
                     if mark in line:
                         count += line.count(mark)
                         first = first or f"{source_name(path)}, line {number}"
-        except (OSError, DamagedError):  # told with its place where the file is read
+        except (OSError, DamagedError):  # reported with its location when the file is read
             continue
     if not count:
         return None

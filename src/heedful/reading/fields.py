@@ -1,4 +1,4 @@
-"""Columns of a row: looked up by name or number, and read as text or labels with exact errors."""
+"""Look up columns by name or number, and read their cells as text or labels with exact errors."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from heedful.errors import UserError, did_you_mean, listed
 from heedful.reading.lines import MAX_LINE_BYTES
 
 Cells = Sequence[object] | Mapping[int, object]
-"""The cells of a row by the index of their column, from 0."""
+"""The cells of a row by column index, from 0."""
 
-_NEAR_AMONG = 1000
-"""How many columns a misspelt name is compared with: more would take seconds."""
+_MAX_SUGGESTION_NAMES = 1000
+"""Maximum columns to compare a misspelt name with. More would take seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +28,16 @@ class Field:
 def find_fields(
     columns: str, where: str, names: Sequence[str] | None, width: int
 ) -> tuple[Field, ...]:
-    """Find one column, or several that are separated by commas.
+    """Find one column, or several columns separated by commas.
 
     Args:
         columns: names or numbers, as the user typed them.
-        where: the file, and the line if it has names of its own, for messages.
-        names: the columns' names; None if they have none.
-        width: how many columns are numbered; 0 if numbers mean nothing.
+        where: the file, and the line if each line has its own column names, for messages.
+        names: the column names; None if there are none.
+        width: number of numbered columns; 0 if columns cannot be given by number.
 
     Raises:
-        UserError: there is no such column, or there are two of that name.
+        UserError: there is no such column, or several columns have that name.
     """
     if names is not None and columns in names:  # a name may contain a comma
         return (find_field(columns, where, names, width),)
@@ -45,34 +45,35 @@ def find_fields(
 
 
 def find_field(column: str, where: str, names: Sequence[str] | None, width: int) -> Field:
-    """Find one column; arguments and errors are those of `find_fields`."""
+    """Find one column; see `find_fields` for arguments and errors."""
     if names is not None and column in names:
         return Field(names.index(unique(column, where, names)), column)
     if width and column.isascii() and column.isdecimal():
-        index = int(column[:9]) - 1  # no file has more columns, and a longer number is slow to read
+        # No file has more columns, and longer numbers are slow to parse.
+        index = int(column[:9]) - 1
         if 0 <= index < width:
             return Field(index, column if names is None else names[index])
         raise UserError(f"{where}: no column {column}; columns are numbered 1 to {width}")
     if names is None:
         numbered = f"read without a header, columns are numbered 1 to {width}"
         raise UserError(f"{where}: no column {column!r}; {numbered}")
-    near = did_you_mean(column, names[:_NEAR_AMONG])
+    near = did_you_mean(column, names[:_MAX_SUGGESTION_NAMES])
     known = listed([repr(name) for name in names])
     raise UserError(f"{where}: no column {column!r}{near}; columns: {known}")
 
 
 def unique(name: str, where: str, names: Sequence[str]) -> str:
-    """Return the name of one column; refuse a name that several columns have."""
+    """Return a column's name; refuse a name that several columns have."""
     if names.count(name) > 1:
         raise UserError(f"{where}: {names.count(name)} columns are named {name!r}")
     return name
 
 
 def read_text(cells: Cells, fields: Sequence[Field], allow_empty: bool) -> str:
-    """Join the columns' texts with one space, without those that are empty.
+    """Join the columns' non-empty texts with single spaces.
 
     Raises:
-        UserError: a cell is not text, or the whole is blank and ``allow_empty`` is false.
+        UserError: a cell is not text, or the result is blank and ``allow_empty`` is false.
     """
     if len(fields) == 1:
         text = _string(cells, fields[0])
@@ -87,7 +88,7 @@ def read_text(cells: Cells, fields: Sequence[Field], allow_empty: bool) -> str:
 
 def _string(cells: Cells, field: Field) -> str:
     value = cells[field.index]
-    if value is None:  # how JSON and Parquet write the empty cell
+    if value is None:  # an empty cell in JSON and Parquet
         return ""
     if not isinstance(value, str):
         raise UserError(f"{field}: expected text, found {kind_of(value)}")
@@ -98,13 +99,13 @@ def _string(cells: Cells, field: Field) -> str:
 
 
 def read_labels(cells: Cells, field: Field, separator: str | None) -> tuple[str, ...]:
-    """Return the labels of a row as written, each once and in order.
+    """Return the labels of a row as written, without duplicates, in order.
 
-    There may be none or several in a list, or in a string that is split at the separator; anything
-    else is one label. JSON's numbers and booleans are written as JSON writes them.
+    A list, or a string that is split at the separator, may have any number of labels. Any other
+    value is one label. Numbers and booleans are written as in JSON.
 
     Raises:
-        UserError: a label is empty, null, or neither a string, a number nor a boolean.
+        UserError: a label is empty, null, or not a string, number or boolean.
     """
     value = cells[field.index]
     if isinstance(value, list):
@@ -130,10 +131,10 @@ def _label(value: object, field: Field) -> str:
 
 
 def check_characters(text: str, where: object) -> None:
-    """Refuse text that UTF-8 cannot write: half of a surrogate pair, which JSON lets through.
+    """Refuse text that UTF-8 cannot encode: an unpaired surrogate, which JSON allows.
 
     Raises:
-        UserError: there is one, with its code.
+        UserError: the text has an unpaired surrogate. The message has its code.
     """
     if text.isascii():
         return
@@ -147,7 +148,7 @@ def check_characters(text: str, where: object) -> None:
 
 
 def kind_of(value: object) -> str:
-    """Return what kind of value it is, as JSON calls it."""
+    """Return the kind of a value in JSON terms, for messages."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

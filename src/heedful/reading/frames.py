@@ -1,4 +1,4 @@
-"""Data that Python users hold in memory, as files for the readers."""
+"""Convert in-memory data to temporary files for the readers."""
 
 import hashlib
 import io
@@ -24,34 +24,34 @@ if sys.platform != "win32":
 
 PathOrPaths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Data: TypeAlias = PathOrPaths | Sequence[Mapping[str, Any]] | Any
-"""Paths, a list of dicts or what yields them, or a table of pandas or pyarrow."""
+"""Paths, a list or iterator of dicts, or a pandas or pyarrow table."""
 _EXPECTED = "a path, paths, a list of dicts, or a table of pandas or pyarrow"
 IN_MEMORY = "data in memory"
-"""What scores and messages call data that was in no file of the user's."""
+"""Name of in-memory data in scores and messages."""
 
 _OWN_KEYS = {"question", "context", "choices", "answer", "answers", "entities"}
-"""What JSON with names of its own is read for; see `heedful.reading.squad` and its like."""
+"""Keys of the task-specific JSON formats; see `heedful.reading.squad` and similar modules."""
 
 
 @contextmanager
 def as_files(
     data: Data, argument: str = "data", columns: ColumnSettings | None = None
 ) -> Iterator[list[Path]]:
-    """Yield the files of some data; temporary ones are deleted afterwards.
+    """Yield the files of the data. Temporary files are deleted on exit.
 
-    The name of a temporary file depends on its content and the argument alone, so that a run on the
+    The name of a temporary file depends only on its content and the argument, so that a run on the
     same data can be resumed.
 
     Args:
-        data: what users give.
-        argument: what messages call it.
-        columns: which columns are read; in others there may be what files cannot hold.
+        data: the user's data.
+        argument: the argument's name in messages.
+        columns: the columns to read. Other columns may have values that a file cannot store.
 
     Raises:
-        UserError: it is none of the kinds that `Data` lists, or no file can hold a column that is
-            read. An error that is raised meanwhile, too, names the argument and no temporary file.
+        UserError: the data is not of a type in `Data`, or a file cannot store a column to read.
+            Errors raised inside the context also name the argument, not a temporary file.
     """
-    if isinstance(data, io.IOBase):  # which yields lines
+    if isinstance(data, io.IOBase):  # an iterator of lines
         raise UserError(f"{argument} is an open file; give its path, as text")
     if isinstance(data, Iterator):
         data = list(data)
@@ -62,13 +62,13 @@ def as_files(
     elif isinstance(data, Sequence) and all(isinstance(path, str | os.PathLike) for path in data):
         yield [as_path(argument, path) for path in data]
     else:
-        content, ending = _content(data, argument, _read(columns or ColumnSettings()))
+        content, ending = _content(data, argument, _columns_read(columns or ColumnSettings()))
         name = f"heedful-{hashlib.sha256(content).hexdigest()[:16]}"
-        with _held(Path(tempfile.gettempdir()) / name) as folder:
+        with _shared_folder(Path(tempfile.gettempdir()) / name) as folder:
             path = folder / f"{argument}{ending}"
-            fresh = folder / f"{secrets.token_hex(8)}.partial"
-            fresh.write_bytes(content)
-            fresh.replace(path)  # another process may be reading the same
+            partial = folder / f"{secrets.token_hex(8)}.partial"
+            partial.write_bytes(content)
+            partial.replace(path)  # another process may be reading the same file
             try:
                 yield [path]
             except UserError as error:
@@ -76,55 +76,53 @@ def as_files(
 
 
 def naming_rows(message: str) -> str:
-    """Return a message with ``train, row 3`` where it names a line of a temporary file."""
+    """Return a message with locations in temporary files replaced, such as by ``train, row 3``."""
     folder = re.escape(str(Path(tempfile.gettempdir()) / "heedful-")) + r"[0-9a-f]{16}"
     location = re.compile(rf"{folder}[/\\](\w+)\.\w+(, (?:line|row)(?= \d))?")
     return location.sub(lambda match: match[1] + (", row" if match[2] else ""), message)
 
 
 def data_name(path: str | os.PathLike[str]) -> str:
-    """Return what scores and messages call the data of a file: a temporary one has no name."""
+    """Return a file's name in scores and messages; `IN_MEMORY` for a temporary file."""
     temporary = re.fullmatch(r"heedful-[0-9a-f]{16}", Path(path).parent.name)
     return IN_MEMORY if temporary else str(path)
 
 
-def _read(columns: ColumnSettings) -> set[str]:
-    """Return the names, or the numbers, of the columns that are read."""
+def _columns_read(columns: ColumnSettings) -> set[str]:
+    """Return the names or numbers of the columns to read."""
     named = [names for names in (columns.text, columns.text_pair, columns.label) if names]
     return {*named, *(part.strip() for names in named for part in names.split(","))}
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[Path]:
-    """Make a folder, which other processes may hold, too; the last one to leave deletes it.
+def _shared_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder shared with other processes. The last process to leave deletes it.
 
     Raises:
-        UserError: another user has made it.
+        UserError: the folder belongs to another user.
     """
-    if sys.platform == "win32":  # which deletes no file that is open
+    if sys.platform == "win32":  # Windows does not delete open files
         folder.mkdir(exist_ok=True)
         yield folder
         shutil.rmtree(folder, ignore_errors=True)
         return
-    with _locked(folder) as lock:
+    with _lock_folder(folder) as lock:
         try:
             yield folder
         finally:
-            with suppress(BlockingIOError):  # somebody else goes on with it
+            with suppress(BlockingIOError):  # another process still uses it
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _locked(folder: Path) -> IO[bytes]:
-    """Return the open lock of a folder, which is made if it is not there."""
+def _lock_folder(folder: Path) -> IO[bytes]:
+    """Return the open lock file of a folder, which is created if missing."""
     while True:
         folder.mkdir(mode=0o700, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             raise UserError(f"{folder} belongs to another user; set TMPDIR to another folder")
-        with (
-            suppress(FileNotFoundError),
-            ExitStack() as closing,
-        ):  # deleted by the last one to leave
+        # Try again if the last process to leave has just deleted the folder.
+        with suppress(FileNotFoundError), ExitStack() as closing:
             lock = closing.enter_context((folder / LOCK).open("ab"))
             fcntl.flock(lock, fcntl.LOCK_SH)
             if os.path.samestat(os.fstat(lock.fileno()), (folder / LOCK).stat()):
@@ -133,12 +131,12 @@ def _locked(folder: Path) -> IO[bytes]:
 
 
 def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, str]:
-    """Return data as the bytes of a file, and the ending for its format."""
+    """Return the data as file content, and the extension of its format."""
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         read = {*read, *_OWN_KEYS}
         lines = [
-            _line(row, f"{argument}, row {number}", read)
-            for number, row in enumerate(data, start=1)
+            _line(row, f"{argument}, row {row_number}", read)
+            for row_number, row in enumerate(data, start=1)
         ]
         return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
     import pyarrow as pa
@@ -153,7 +151,7 @@ def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, st
 
 
 def _wrong_item(items: Sequence[Any], argument: str) -> UserError:
-    """Build the error for a list that holds neither paths alone nor dicts alone."""
+    """Return the error for a list that has neither only paths nor only dicts."""
     for number, item in enumerate(items, start=1):
         if not isinstance(item, str | os.PathLike | Mapping):
             return UserError(
@@ -164,7 +162,7 @@ def _wrong_item(items: Sequence[Any], argument: str) -> UserError:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value in words, with the package that it comes from."""
+    """Return the type of a value for messages, with its package."""
     if value is None:
         return "None"
     package = type(value).__module__.partition(".")[0]
@@ -172,12 +170,12 @@ def _kind(value: object) -> str:
 
 
 def _line(row: Mapping[Any, Any], where: str, read: Collection[str]) -> str:
-    """Return a row as JSON; what JSON cannot hold is null in it, unless it is read."""
+    """Return a row as JSON. A value that JSON cannot store is null, or an error if it is read."""
     with suppress(TypeError, ValueError):
         return _json(dict(row))
     kept: dict[str, Any] = {}
     for key, value in row.items():
-        if not isinstance(key, str):  # and so the name of no column
+        if not isinstance(key, str):  # not a column name
             continue
         kept[key] = value
         try:
@@ -196,7 +194,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number or an array of numpy as Python's own."""
+    """Return a numpy number or array as a Python number or list."""
     if getattr(value, "dtype", None) in ("float16", "float32"):  # 3.3, not 3.299999952316284
         value = value.astype(str).astype(float)
     if hasattr(value, "tolist"):
@@ -205,9 +203,9 @@ def _plain(value: Any) -> Any:
 
 
 def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
-    """Return a table of pandas or pyarrow as a Parquet file.
+    """Return a pandas or pyarrow table as the content of a Parquet file.
 
-    A column that Parquet cannot hold is empty in it, unless it is read.
+    A column that Parquet cannot store is null, or an error if it is read.
     """
     import pyarrow as pa
 
@@ -219,28 +217,28 @@ def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
         )
     try:
         whole = table if isinstance(table, pa.Table) else _from_pandas(table)
-        content = _written(whole)
+        content = _parquet_bytes(whole)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        whole = _parts(table, argument, read)
-        content = _written(whole)
+        whole = _by_columns(table, argument, read)
+        content = _parquet_bytes(whole)
     for name in whole.column_names:
         if name in read and (count := whole.column_names.count(name)) > 1:
             raise UserError(f"{argument}: {count} columns are named {name!r}")
     return content
 
 
-def _parts(table: Any, argument: str, read: Collection[str]) -> Any:
-    """Return a table whose columns are taken one by one; see `_parquet`."""
+def _by_columns(table: Any, argument: str, read: Collection[str]) -> Any:
+    """Return a table from columns converted one by one; see `_parquet`."""
     import pyarrow as pa
 
-    arrow = isinstance(table, pa.Table)
-    names = [str(name) for name in (table.column_names if arrow else table.columns)]
+    is_arrow = isinstance(table, pa.Table)
+    names = [str(name) for name in (table.column_names if is_arrow else table.columns)]
     columns = []
     for index, name in enumerate(names):
         try:
-            one = table.select([index]) if arrow else _from_pandas(table.iloc[:, [index]])
-            _written(one)
-            columns.append(one.column(0))
+            column = table.select([index]) if is_arrow else _from_pandas(table.iloc[:, [index]])
+            _parquet_bytes(column)
+            columns.append(column.column(0))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             if name in read or str(index + 1) in read:
                 reason = str(error.args[0] if error.args else error).partition("\n")[0]
@@ -255,7 +253,7 @@ def _from_pandas(table: Any) -> Any:
     return pa.Table.from_pandas(table, preserve_index=False)
 
 
-def _written(table: Any) -> bytes:
+def _parquet_bytes(table: Any) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""JSON objects of a user's file, or rows of a table, their values checked as they are taken out."""
+"""Read JSON objects or table rows from a user's file, and check their values on access."""
 
 import json
 import re
@@ -14,25 +14,24 @@ from heedful.reading.fields import check_characters, kind_of
 from heedful.reading.lines import UTF8, read_lines, source_name
 
 MAX_DOCUMENT_BYTES = 2**30
-"""The largest document that is read; SQuAD has 42 MB."""
+"""Maximum size of a document. SQuAD has 42 MB."""
 
 
-# Equal keys of an object are errors. ``NaN`` and ``Infinity``, which JSON does not have but Python
-# writes, are refused where they are read: files have them under other keys. Made once: a decoder
-# for each line would take longer than what it decodes.
+# Duplicate keys of an object are errors. ``NaN`` and ``Infinity`` are not JSON, but Python writes
+# them. They are refused only when their key is read, because files have them under other keys. The
+# decoder is created once. Creating one per line would take longer than decoding the line.
 _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the objects of a file, each with its number from 1; `unit_of` says what is counted.
+    """Yield the objects of a file, each with its number from 1; `unit_of` gives the unit.
 
-    One stands on each line, and blank lines are skipped. A file whose name ends in ``.json`` is a
-    document instead, which is held in memory as a whole: an array of objects, alone or as the
-    ``data`` of an object, or objects one after the other. Rows of Parquet files are objects, too.
+    Each line has one object, and blank lines are skipped. A ``.json`` file is a single document
+    instead, which is read into memory. It is an array of objects, an object with such an array as
+    ``data``, or a sequence of objects. Rows of Parquet files are also objects.
 
     Raises:
-        UserError: there is something else than an object, or see
-            `heedful.reading.lines.read_lines`.
+        UserError: a value is not an object, or see `heedful.reading.lines.read_lines`.
     """
     source, unit = source_name(path), unit_of(path)
     if ending_of(path) == ".parquet":
@@ -50,7 +49,7 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
 
 
 def unit_of(path: Path) -> str:
-    """Return what numbers of objects count: the rows of a document or a table, or lines."""
+    """Return the unit of object numbers: rows of a document or table, or lines."""
     return "row" if ending_of(path) in (".json", ".parquet") else "line"
 
 
@@ -82,7 +81,7 @@ def _rows(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
 
 
 def _are_columns(values: list[object]) -> bool:
-    """Tell whether the values of an object are columns: as many items each, of the same keys."""
+    """Return whether values look like columns: equally long lists, or dicts with the same keys."""
     if len(values) < 2:
         return False
     if all(isinstance(value, dict) for value in values):
@@ -92,7 +91,7 @@ def _are_columns(values: list[object]) -> bool:
 
 
 def _document(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines of a document while they are not too many to be held in memory."""
+    """Yield the lines of a document, up to the size limit."""
     size = 0
     for line in read_lines(path, MAX_DOCUMENT_BYTES, encoding=encoding):
         size += len(line) if line.isascii() else len(line.encode("utf-8", "replace"))
@@ -107,7 +106,7 @@ _ARRAY = "; the name of a file that holds one array must end in .json"
 
 
 def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
-    from heedful.reading import parquet  # pyarrow, only where it is needed
+    from heedful.reading import parquet  # lazy import of pyarrow
 
     names = parquet.column_names(path)
     for number, cells in enumerate(parquet.read_rows(path, names), start=1):
@@ -115,14 +114,14 @@ def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
 
 
 def _without_nulls(value: object) -> object:
-    """Drop the keys that a table fills up with nulls, for in it all objects have the same ones."""
+    """Drop keys with null values, because all objects of a table have the same keys."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _decode_all(text: str) -> list[object]:
-    """Return the JSON values of a text, which stand one after the other."""
+    """Return the concatenated JSON values of a text."""
     values = []
     position = _end_of_space(text, 0)
     while position < len(text):
@@ -141,8 +140,8 @@ def _end_of_space(text: str, position: int) -> int:
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-# Each of these takes where the object is, for messages, and raises a UserError if its value is
-# missing or of another type.
+# Each function below takes the object's location, for messages, and raises a UserError if the value
+# is missing or of the wrong type.
 
 
 def value_of(item: object, key: str, where: str) -> object:
@@ -156,7 +155,7 @@ def value_of(item: object, key: str, where: str) -> object:
 
 
 def list_of(item: object, key: str, where: str) -> list[object]:
-    """Return the list of a key."""
+    """Return the list value of a key."""
     value = value_of(item, key, where)
     if not isinstance(value, list):
         raise UserError(f"{where}: {key!r}: expected a list, found {kind_of(value)}")
@@ -164,7 +163,7 @@ def list_of(item: object, key: str, where: str) -> list[object]:
 
 
 def objects_of(item: object, key: str, where: str) -> list[Mapping[str, object]]:
-    """Return the list of objects of a key."""
+    """Return the value of a key, a list of objects."""
     items = list_of(item, key, where)
     for value in items:
         if not isinstance(value, dict):
@@ -173,12 +172,12 @@ def objects_of(item: object, key: str, where: str) -> list[Mapping[str, object]]
 
 
 def text_of(item: object, key: str, where: str) -> str:
-    """Return the text of a key."""
+    """Return the string value of a key."""
     return as_text(value_of(item, key, where), f"{where}: {key!r}")
 
 
 def number_of(item: object, key: str, where: str) -> int:
-    """Return the whole number of a key."""
+    """Return the integer value of a key."""
     value = value_of(item, key, where)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UserError(f"{where}: {key!r}: expected a whole number, found {kind_of(value)}")
@@ -186,7 +185,7 @@ def number_of(item: object, key: str, where: str) -> int:
 
 
 def as_text(value: object, where: str) -> str:
-    """Return a value that must be text."""
+    """Return a value, which must be a string."""
     if not isinstance(value, str):
         raise UserError(f"{where}: expected text, found {kind_of(value)}")
     check_characters(value, where)

@@ -1,7 +1,7 @@
-"""Bytes to lines of text, one at a time, from files and stdin.
+"""Decode bytes into lines of text, one at a time, from files and stdin.
 
-Whatever can be wrong with a file of any format is reported here: it is missing, a folder, not
-readable, damaged, named as if it were compressed, not UTF-8, binary, or has a line without an end.
+This module reports the errors of files of any format: a file is missing, a folder, unreadable,
+damaged, not compressed despite its extension, not UTF-8, binary, or has an endless line.
 """
 
 import codecs
@@ -18,10 +18,10 @@ from heedful.reading.compressed import DamagedError, inflated, looks_compressed
 from heedful.reading.elsewhere import check_elsewhere, is_elsewhere, open_elsewhere, url_of
 
 MAX_LINE_BYTES = 16 * 2**20
-"""The longest line that is read: far above any text a model takes, far below any memory."""
+"""Maximum length of a line: far above any model input, far below any memory size."""
 
 STDIN = Path("-")
-UTF8 = "utf-8"  # as Python itself names it
+UTF8 = "utf-8"  # Python's canonical name
 
 Item = TypeVar("Item")
 
@@ -29,28 +29,28 @@ _BUFFER_BYTES = 2**17
 
 
 def is_utf8(encoding: str) -> bool:
-    """Tell whether an encoding is UTF-8, which has several names, with or without its mark."""
+    """Return whether an encoding is UTF-8 under any name, with or without byte order mark."""
     return codecs.lookup(encoding).name in (UTF8, "utf-8-sig")
 
 
 def source_name(path: Path) -> str:
-    """Return how a file is named in messages."""
+    """Return a file's name in messages."""
     return "standard input" if path == STDIN else url_of(path)
 
 
 def read_files(
     paths: Sequence[Path], read: Callable[[Path], Iterator[Item]], content: str
 ) -> Iterator[Item]:
-    """Check that files exist, and stream what they hold, one file after another.
+    """Check that files exist, then stream their items in sequence.
 
     Args:
         paths: the files; ``-`` is stdin.
-        read: streams one file.
-        content: what each file must hold, in the plural, for messages.
+        read: streams the items of one file.
+        content: the plural name of the items, for messages.
 
     Raises:
-        UserError: at once for no file and for a missing one; during iteration for one that holds
-            nothing.
+        UserError: immediately for an empty list and for a missing file; during iteration for a file
+            without items.
     """
     if not paths:
         raise UserError("no data file given")
@@ -69,11 +69,11 @@ def _not_empty(path: Path, read: Callable[[Path], Iterator[Item]], content: str)
 
 
 def check_file(path: Path) -> None:
-    """Refuse what cannot be a data file before anything is read.
+    """Refuse a path that cannot be a data file, before anything is read.
 
     Raises:
-        UserError: there is no such file (the message suggests the nearest name in its folder), it
-            is a folder, or it may not be read.
+        UserError: the file does not exist (the message suggests the nearest name in its folder), is
+            a folder, or is not readable.
     """
     if path == STDIN:
         return
@@ -98,17 +98,17 @@ def read_lines(
 ) -> Iterator[str]:
     r"""Yield the lines of a text file, or of stdin for ``-``, with their line ends.
 
-    Only ``\n`` ends a line, so that no other character of the text is taken for a line end. A byte
-    order mark at the start is dropped. A file is inflated as it is read if its name ends as that of
-    a compressed one.
+    Only ``\n`` ends a line, so that no other character of the text counts as a line end. A byte
+    order mark at the start is dropped. A file with a compression extension is decompressed while
+    reading.
 
     Args:
         path: the file.
-        max_bytes: the longest line that is read.
-        encoding: Python's name of how characters are stored; its line ends must be those of ASCII.
+        max_bytes: maximum length of a line.
+        encoding: Python's name of the character encoding. Its line ends must be those of ASCII.
 
     Raises:
-        UserError: with file, line and byte, for whatever the top of this module lists.
+        UserError: any error listed in the module docstring, with file, line and byte.
     """
     source = source_name(path)
     number, start = 0, b""
@@ -123,16 +123,16 @@ def read_lines(
                 try:
                     line = raw.decode(encoding)
                 except UnicodeDecodeError as error:
-                    hint = _foreign(start) or (_hint(raw) if number == 1 else "")
+                    hint = _format_hint(start) or (_utf8_hint(raw) if number == 1 else "")
                     if encoding == UTF8 and not hint:
-                        hint = _looks_like(raw + stream.read(_BUFFER_BYTES))
-                    hint = hint or _wider(raw, encoding)
+                        hint = _encoding_hint(raw + stream.read(_BUFFER_BYTES))
+                    hint = hint or _superset_hint(raw, encoding)
                     byte = f"byte {error.start + 1} is 0x{raw[error.start]:02x}"
                     raise UserError(
                         f"{source}, line {number}: not {encoding.upper()} ({byte}{hint})"
                     ) from None
                 if number == 1:
-                    if _has_returns_alone(raw):
+                    if _has_bare_returns(raw):
                         raise UserError(
                             f"{source}: lines end in a carriage return alone; save it with LF or "
                             "CRLF"
@@ -144,7 +144,7 @@ def read_lines(
                     nul = raw.index(b"\0") + 1
                     raise UserError(
                         f"{source}, line {number}: byte {nul} is NUL; this is not a text file"
-                        f"{_foreign(start)}"
+                        f"{_format_hint(start)}"
                     )
                 yield line
     except DamagedError as error:
@@ -154,15 +154,15 @@ def read_lines(
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
 
 
-def _foreign(start: bytes) -> str:
-    """Return what a file that is no text may be, by its first bytes, and what to do about it."""
-    for mark, (kind, way_out) in _FOREIGN.items():
+def _format_hint(start: bytes) -> str:
+    """Return a hint on the format of a non-text file, from its first bytes, with advice."""
+    for mark, (kind, advice) in _FORMATS.items():
         if start.startswith(mark):
-            return f"; it looks like {kind}: {way_out}"
+            return f"; it looks like {kind}: {advice}"
     return ""
 
 
-_FOREIGN = {
+_FORMATS = {
     b"PK\x03\x04": ("an Excel or Word file, or another zip archive", "save it as CSV or as text"),
     b"\xd0\xcf\x11\xe0": ("a file of an older Excel or Word", "save it as CSV or as text"),
     b"%PDF": ("a PDF file", "save it as text"),
@@ -172,64 +172,64 @@ _FOREIGN = {
     b"\x89HDF": ("an HDF5 file", "save it as CSV"),
     b"\x93NUMPY": ("an array of numpy", "save it as CSV"),
 }
-_LONGEST_MARK = max(map(len, _FOREIGN))
+_LONGEST_MARK = max(map(len, _FORMATS))
 
 
-def _hint(raw: bytes) -> str:
-    """Return what a file that is not UTF-8 may be, by how it begins."""
+def _utf8_hint(raw: bytes) -> str:
+    """Return a hint on the format of a file that is not UTF-8, from its first bytes."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "; it looks like UTF-16: save it as UTF-8"
     return looks_compressed(raw)
 
 
-def _looks_like(raw: bytes) -> str:
-    """Return the encoding that a text seems to have, by how many of its characters are common."""
+def _encoding_hint(raw: bytes) -> str:
+    """Return a hint on the likely encoding of a text, from its share of common characters."""
     shares = {}
     for encoding in ("gb18030", "big5"):
         text = raw[: raw.rfind(b"\n") + 1 or len(raw)].decode(encoding, errors="replace")
-        others = [one for one in text if one > "\x7f"]
-        shares[encoding] = sum(one in _COMMON for one in others) / max(len(others), 1)
+        non_ascii = [char for char in text if char > "\x7f"]
+        shares[encoding] = sum(char in _COMMON_CHARS for char in non_ascii) / max(len(non_ascii), 1)
     encoding = max(shares, key=lambda name: shares[name])
-    if shares[encoding] < _ENOUGH:
+    if shares[encoding] < _MIN_COMMON_SHARE:
         return "; if it is in another encoding, such as Excel's cp1252, give that by --encoding"
     return f"; it looks like {encoding.upper()}: give --encoding {encoding}"
 
 
-def _has_returns_alone(raw: bytes) -> bool:
-    """Tell whether a first line is a whole file, whose lines end as on old Macintoshes."""
+def _has_bare_returns(raw: bytes) -> bool:
+    """Return whether the first line is a whole file with bare CR line ends (classic Mac OS)."""
     return not raw.endswith(b"\n") and b"\r" in raw.rstrip(b"\r")
 
 
-def _wider(raw: bytes, encoding: str) -> str:
-    """Return the encoding that holds more characters than the given one, if a line is in it."""
-    wider = _WIDER.get(codecs.lookup(encoding).name)
+def _superset_hint(raw: bytes, encoding: str) -> str:
+    """Return a hint to use a superset of the given encoding, if the line decodes with it."""
+    superset = _SUPERSETS.get(codecs.lookup(encoding).name)
     try:
-        known = wider is not None and bool(raw.decode(wider))
+        decodes = superset is not None and bool(raw.decode(superset))
     except UnicodeDecodeError:
         return ""
-    return f"; give --encoding {wider}, which has more characters" if known else ""
+    return f"; give --encoding {superset}, which has more characters" if decodes else ""
 
 
-_WIDER = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950"}
-"""Python's own Big5 lacks characters that Windows writes, such as 裏."""
-_COMMON = frozenset(
+_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950"}
+"""Supersets of encodings. Python's Big5 lacks characters that Windows writes, such as 裏."""
+_COMMON_CHARS = frozenset(
     "的一是不了人我在有他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可"
     "她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面起"
     "公同三已老从动两长知样现分将外但身些与高意进把法此实回二理美点月明其种声全工己话儿者向情部正"
     "這來國個說們為時會著過對裡後麼沒於還發當無開經頭從動兩長樣現將與進實點種聲話兒產東車業"
     "，。、！？：；“”「」《》（）"
 )
-"""The most frequent characters of Chinese, Simplified and Traditional, and its marks."""
-_ENOUGH = 0.25
-"""The least share of them in a Chinese text; of bytes that are read wrongly few are."""
+"""Most frequent Chinese characters, Simplified and Traditional, and punctuation."""
+_MIN_COMMON_SHARE = 0.25
+"""Minimum share of common characters in Chinese text. Wrongly decoded bytes have few of them."""
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or stdin for ``-``, inflated if its name ends as that of a compressed one.
+    """Open a file, or stdin for ``-``. A file with a compression extension is decompressed.
 
     Raises:
-        UserError: its name ends so, but it is not compressed; or stdin is closed.
+        UserError: a file with a compression extension is not compressed, or stdin is closed.
     """
     if path == STDIN:
         if sys.stdin is None:
@@ -244,5 +244,5 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 
 
 def open_stored(path: Path) -> AbstractContextManager[io.BufferedReader]:
-    """Open a file as it is stored, wherever it is."""
+    """Open a local or remote file without decompression."""
     return open_elsewhere(path) if is_elsewhere(path) else path.open("rb")

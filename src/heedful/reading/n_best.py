@@ -1,4 +1,4 @@
-"""N-best lists of a speech recogniser or a translator: ``{"hypotheses": [...]}`` on each line."""
+"""Read n-best lists of a speech recogniser or translator: ``{"hypotheses": [...]}`` per line."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,37 +16,37 @@ KEY = "hypotheses"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NBestEntry:
-    """One of several texts that may be the right one."""
+    """One hypothesis of an n-best list."""
 
     text: str
     score: float
-    """The log-probability from the system that made it; 0 if there is none."""
+    """Log-probability from the system that produced the hypothesis; 0 if it has none."""
     where: str
-    """Its file, line and number, for messages."""
+    """File, line and number, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NBestList:
-    """The hypotheses of one item, and what else its line holds."""
+    """The hypotheses of one item, and the other content of its line."""
 
     entries: tuple[NBestEntry, ...]
-    """At least one."""
+    """At least one hypothesis."""
     others: Mapping[str, object]
     """The other keys of the line, such as an id."""
 
 
 def read_n_best(path: Path, encoding: str = UTF8) -> Iterator[NBestList]:
-    """Yield the lists of a file of JSON lines.
+    """Yield the n-best lists of a JSON Lines file.
 
-    A hypothesis is a text, or an object with ``text`` and perhaps ``score``.
+    A hypothesis is a text, or an object with ``text`` and an optional ``score``.
 
     Args:
         path: the file; ``-`` is stdin.
-        encoding: how characters are stored.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a missing file; during iteration, with its line, for a line without
-            hypotheses, an empty text or a score that is not a number.
+        UserError: immediately for a missing file; during iteration, with the line, for a line
+            without hypotheses, an empty text or a score that is not a number.
     """
     return read_files([path], partial(_read, encoding=encoding), "lists")
 
@@ -75,9 +75,9 @@ def _entry(item: object, where: str) -> NBestEntry:
     if not text.strip():
         raise UserError(f"{where}: the text is empty")
     try:
-        number = math.nan if isinstance(score, bool | str) else float(score)
+        log_probability = math.nan if isinstance(score, bool | str) else float(score)
     except (TypeError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
+        log_probability = math.nan
+    if not math.isfinite(log_probability):
         raise UserError(f"{where}: the score must be a number, found {kind_of(score)}")
-    return NBestEntry(text=text, score=number, where=where)
+    return NBestEntry(text=text, score=log_probability, where=where)

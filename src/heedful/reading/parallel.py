@@ -1,6 +1,6 @@
-"""Texts and their translations: two files that are aligned line by line, or a table of both.
+"""Read parallel texts: two files that are aligned line by line, or a table with both columns.
 
-A record's ``text`` is the source and its ``text_pair`` the target, its translation.
+A record's ``text`` is the source and its ``text_pair`` the target, the translation.
 """
 
 from collections import Counter
@@ -15,12 +15,12 @@ from heedful.reading.lines import STDIN, check_file, read_lines, source_name
 from heedful.reading.records import Record, ending_format, read_records
 from heedful.settings import ColumnSettings
 
-_LETTERS = 64
-"""How many letters of a language are compared, the most frequent ones."""
-_LEAST_LETTERS = 500
-"""A text with fewer letters says too little about its language."""
-_CLEARLY = 0.05
-"""How much better the letters must match when the sides are swapped."""
+_NUM_LETTERS = 64
+"""Number of most frequent letters to compare per language."""
+_MIN_LETTERS = 500
+"""Minimum letters for a language comparison. Shorter texts are inconclusive."""
+_MIN_GAIN = 0.05
+"""Minimum gain in letter overlap for the sides to count as swapped."""
 _EMPTY = "empty on a side"
 
 
@@ -28,12 +28,12 @@ def read_pairs(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Recor
     """Stream texts with their translations; either may be empty.
 
     Args:
-        paths: tables; or plain files in pairs, where each line of the second file translates that
-            line of the first. A file without a table's ending is plain.
-        columns: of tables: ``label`` names the column of the translations.
+        paths: tables, or plain files in pairs. Each line of the second plain file translates the
+            same line of the first. A file without a table extension is plain.
+        columns: the columns of tables. ``label`` names the translation column.
 
     Raises:
-        UserError: plain files do not come in pairs, are the same, or differ in their number of
+        UserError: plain files do not come in pairs, are the same file, or differ in their number of
             lines; or see `heedful.reading.records.read_records`.
     """
     if columns.text_pair is not None or columns.label_separator is not None:
@@ -104,20 +104,20 @@ def _aligned(source: Path, target: Path, encoding: str) -> Iterator[Record]:
 
 @dataclass(kw_only=True, slots=True)
 class Cleaning:
-    """Decides which pairs to learn from, and counts the others."""
+    """Filters training pairs, and counts the dropped pairs."""
 
     max_tokens: int
-    """The most tokens of a text, and of its translation, with the one that ends it."""
+    """Maximum tokens of a text, and of its translation, end token included."""
     max_ratio: float
-    """The most tokens of one for each token of the other."""
+    """Maximum ratio of the token counts of the longer and the shorter side."""
     pairs: int = 0
-    """Pairs so far."""
+    """Number of pairs so far."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """How many were dropped, by reason."""
+    """Number of dropped pairs, by reason."""
     _first: dict[str, str] = field(default_factory=dict)
 
     def keeps(self, record: Record, source_tokens: int, target_tokens: int) -> bool:
-        """Tell whether to learn from a pair."""
+        """Return whether to train on a pair."""
         self.pairs += 1
         blank = not (record.text.strip() and (record.text_pair or "").strip())
         reason = _EMPTY if blank else self._reason(source_tokens, target_tokens)
@@ -138,7 +138,7 @@ class Cleaning:
         return None
 
     def report(self) -> str:
-        """Return how many pairs were dropped, why, and the first of each kind; empty if none."""
+        """Return a message on the dropped pairs, by reason, with each first one; empty if none."""
         if not self.dropped:
             return ""
         reasons = ", ".join(
@@ -149,30 +149,30 @@ class Cleaning:
 
 
 def letter_shares(texts: Iterable[str]) -> dict[str, float]:
-    """Return the shares of a language's most frequent letters, which tell it from others."""
+    """Return the shares of a language's most frequent letters, to distinguish languages."""
     letters = _letters(texts)
     total = letters.total()
-    frequent = sorted(letters.items(), key=lambda item: (-item[1], item[0]))[:_LETTERS]
+    frequent = sorted(letters.items(), key=lambda item: (-item[1], item[0]))[:_NUM_LETTERS]
     return {letter: round(count / total, 6) for letter, count in frequent}
 
 
 def look_swapped(
     records: Iterable[Record], source: Mapping[str, float], target: Mapping[str, float]
 ) -> bool:
-    """Tell whether texts and translations look swapped, by the letters of a run's languages.
+    """Return whether texts and translations look swapped, from their letter frequencies.
 
     Args:
-        records: some pairs.
-        source: shares of the letters of the source language, from `letter_shares`.
-        target: shares of the letters of the target language.
+        records: sample pairs.
+        source: letter shares of the source language, from `letter_shares`.
+        target: letter shares of the target language.
     """
     pairs = [(record.text, record.text_pair or "") for record in records]
     sides = [[text for text, _ in pairs], [text for _, text in pairs]]
-    if min(_letters(side).total() for side in sides) < _LEAST_LETTERS:
+    if min(_letters(side).total() for side in sides) < _MIN_LETTERS:
         return False
     first, second = map(letter_shares, sides)
     as_is = _overlap(first, source) + _overlap(second, target)
-    return _overlap(first, target) + _overlap(second, source) > as_is + _CLEARLY
+    return _overlap(first, target) + _overlap(second, source) > as_is + _MIN_GAIN
 
 
 def _letters(texts: Iterable[str]) -> Counter[str]:
@@ -181,5 +181,5 @@ def _letters(texts: Iterable[str]) -> Counter[str]:
 
 
 def _overlap(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Return the share that two languages' letters have in common, from 0 to 1."""
+    """Return the overlap of two letter distributions, from 0 to 1."""
     return sum(min(share, second.get(letter, 0.0)) for letter, share in first.items())

@@ -1,4 +1,4 @@
-"""Rows of Parquet files, a record batch at a time, so that a file may be larger than memory."""
+"""Read rows of Parquet files, one record batch at a time, so a file may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,18 +8,18 @@ import pyarrow.parquet as pq
 
 from heedful.errors import UserError
 
-# Few, as each row may hold a text of many megabytes.
+# Small, because each row may have a text of many megabytes.
 _BATCH_ROWS = 64
 _BUFFER_BYTES = 2**20
-_DIGITS = 18
-"""Digits of which all numbers fit into 64 bits."""
+_MAX_DIGITS = 18
+"""Maximum digits such that all integers fit into 64 bits."""
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names of a Parquet file's columns, in order.
+    """Return the column names of a Parquet file, in order.
 
     Raises:
-        UserError: the file is not Parquet, or damaged.
+        UserError: the file is not Parquet or is damaged.
     """
     try:
         with _open(path) as file:
@@ -32,7 +32,7 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
     """Yield the cells of the named columns, row by row.
 
     Raises:
-        UserError: the file is damaged; rows before the damage have been yielded.
+        UserError: the file is damaged. Rows before the damage are yielded first.
     """
     row = 0
     try:
@@ -49,13 +49,13 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 
 
 def _as_written(column: pa.Array) -> pa.Array:
-    """Return numbers of 32 bits as the decimals they stand for: 3.3, not 3.299999952316284.
+    """Return 32-bit floats as their shortest decimals: 3.3, not 3.299999952316284.
 
-    Decimals become numbers, too; whole ones stay whole as far as 64 bits hold them.
+    Decimals become floats, or integers if they have no fraction and fit into 64 bits.
     """
     if pa.types.is_decimal(column.type):
-        whole = column.type.scale == 0 and column.type.precision <= _DIGITS
-        return column.cast(pa.string()).cast(pa.int64() if whole else pa.float64())
+        is_integer = column.type.scale == 0 and column.type.precision <= _MAX_DIGITS
+        return column.cast(pa.string()).cast(pa.int64() if is_integer else pa.float64())
     if column.type == pa.float32():
         return column.cast(pa.string()).cast(pa.float64())
     if column.type in (pa.list_(pa.float32()), pa.large_list(pa.float32())):
@@ -68,7 +68,7 @@ def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scala
         return [cell.as_py() for cell in cells]
     except UnicodeDecodeError:
         raise
-    except (ValueError, OverflowError):  # a time that is too fine, or too far away
+    except (ValueError, OverflowError):  # a time with too fine a resolution, or out of range
         for name, cell in zip(names, cells, strict=True):
             try:
                 cell.as_py()

@@ -1,6 +1,6 @@
-"""Phrases to hide whole in pre-training: from a list, or marked in running text.
+"""Read phrases to mask as a whole in pre-training, from a list or marked in running text.
 
-A mark is a pair of square brackets on either side: ``she lives in [[New York]]``.
+Double square brackets mark a phrase: ``she lives in [[New York]]``.
 """
 
 import re
@@ -17,10 +17,10 @@ _MARKED = re.compile(r"\[\[([^\[\]]*[^\[\]\s][^\[\]]*)\]\]")
 
 
 def read_phrases(path: Path, encoding: str = UTF8) -> list[str]:
-    """Read a list of phrases, one on each line; empty lines are left out.
+    """Read a list of phrases, one per line. Empty lines are skipped.
 
     Raises:
-        UserError: the file is missing, is not text, or holds no phrase.
+        UserError: the file is missing, is not text, or has no phrase.
     """
     return [*read_files([path], partial(_phrases, encoding=encoding), "phrases")]
 
@@ -30,10 +30,10 @@ def _phrases(path: Path, encoding: str) -> Iterator[str]:
 
 
 def unmark(documents: Iterable[Document]) -> Iterator[Document]:
-    """Yield documents as if their marks were not there.
+    """Yield documents with the phrase marks removed.
 
     Raises:
-        UserError: half of a mark is missing, with the document's line.
+        UserError: a pair of brackets is incomplete. The message has the document's line.
     """
     for document in documents:
         text = _MARKED.sub(r"\1", document.text)
@@ -47,6 +47,6 @@ def unmark(documents: Iterable[Document]) -> Iterator[Document]:
 
 
 def marked_phrases(documents: Iterable[Document]) -> list[str]:
-    """Return what is marked in documents, each phrase once, in the order of the text."""
+    """Return the marked phrases of documents, without duplicates, in text order."""
     matches = (match for document in documents for match in _MARKED.findall(document.text))
     return [*dict.fromkeys(" ".join(phrase.split()) for phrase in matches)]

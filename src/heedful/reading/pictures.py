@@ -1,4 +1,4 @@
-"""Folders of pictures to records: one folder a class. The pictures themselves are opened later."""
+"""Read image records from folders, one folder per class. Images are opened later."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -9,49 +9,49 @@ from heedful.errors import UserError, did_you_mean
 from heedful.files import sha256
 
 _CLUTTER = ("Thumbs.db", "desktop.ini", "Icon\r")
-"""What file managers leave in folders, beside names that begin with a point."""
+"""Files that file managers leave in folders, besides names that begin with a dot."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
-    """One picture."""
+    """One image."""
 
     content: Path | bytes
-    """Its file, or what one holds."""
+    """The image file, or its content."""
     source: str
-    """What messages call it."""
+    """The image's name in messages."""
     labels: tuple[str, ...] | None = None
-    """The name of its folder; None if labels were not read."""
+    """The folder name; None if labels were not read."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The image's name in messages."""
         return self.source
 
     @property
     def file(self) -> str | None:
-        """The name of its file; None if it was in none."""
+        """The file name; None if the image is not from a file."""
         return str(self.content) if isinstance(self.content, Path) else None
 
     @property
     def texts(self) -> dict[str, str]:
-        """What stands for it beside an answer."""
+        """The fields that identify the image in a prediction's output."""
         return {"picture": self.source}
 
 
 def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]:
-    """Yield the pictures of folders, in the order of their names.
+    """Yield the images of folders, sorted by name.
 
-    Hidden files, and what file managers leave, are passed over; nothing else is.
+    Only hidden files and the leftovers of file managers are skipped.
 
     Args:
-        paths: with labels, folders that hold a folder a class; else pictures, and folders of any
-            depth.
+        paths: with labels, folders with one subfolder per class. Without labels, images, and
+            folders of any depth.
         labelled: whether to read labels.
 
     Raises:
-        UserError: at once for what is not there or is no folder; during iteration for a folder
-            that holds no pictures, or a file beside the folders of the classes.
+        UserError: immediately for a path that does not exist or is not a folder; during iteration
+            for a folder without images, or a file next to the class folders.
     """
     if not paths:
         raise UserError("no folder of pictures given")
@@ -61,7 +61,7 @@ def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]
 
 
 def fingerprint_of(folder: Path) -> tuple[int, str]:
-    """Return how many bytes the pictures of a folder have, and a hash of their names and bytes."""
+    """Return the total bytes of a folder's images, and a hash of their names and contents."""
     total, digest = 0, hashlib.sha256()
     for path in _files(folder):
         total += path.stat().st_size
@@ -106,7 +106,7 @@ def _read(path: Path, labelled: bool) -> Iterator[Picture]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder. Folders below it that are links are not looked into."""
+    """Yield the files below a folder, without following symlinks to folders."""
     for entry in _entries(folder):
         if entry.is_dir() and not entry.is_symlink():
             yield from _files(entry)

@@ -1,23 +1,23 @@
-"""Answers that are not where their file says: what can be learnt, and a count of the others."""
+"""Handle answers that are not at their stated offsets: skip and count them."""
 
 from collections.abc import Iterable, Iterator
 
 from heedful.errors import UserError
 from heedful.reading.squad import Question
 
-_MISPLACED = 0.1
-"""Share of answers that may be misplaced in data to learn from: more shows wrong offsets."""
+_MAX_MISPLACED_SHARE = 0.1
+"""Maximum share of misplaced answers in training data. A larger share indicates wrong offsets."""
 
 
 def placed_answers(record: Question) -> list[tuple[int, str]]:
-    """Return the answers that are where the file says."""
+    """Return the answers that are at their stated offsets."""
     return [
         (answer.start, answer.text) for answer in record.answers or () if answer.start is not None
     ]
 
 
 class Places:
-    """Counts answers, and those that are not where their file says."""
+    """Counts answers, and answers that are not at their stated offsets."""
 
     def __init__(self) -> None:
         self.misplaced = 0
@@ -35,21 +35,21 @@ class Places:
             yield record
 
     def check(self) -> None:
-        """Refuse files of which many answers are misplaced.
+        """Refuse files with many misplaced answers.
 
         Raises:
-            UserError: with the first of them.
+            UserError: too many answers are misplaced. The message has the first of them.
         """
-        if self.misplaced > _MISPLACED * self._answers:
+        if self.misplaced > _MAX_MISPLACED_SHARE * self._answers:
             raise UserError(
                 f"{self._first} ({self.misplaced:,} of {self._answers:,} answers are misplaced; "
                 "starts count characters)"
             )
 
     def report(self, fate: str) -> str:
-        """Say how many are misplaced, what becomes of them, and where the first is."""
-        alone = f"; questions without another: {self._questions:,}" if self._questions else ""
+        """Return a message with the number of misplaced answers, their fate and the first one."""
+        unanswered = f"; questions without another: {self._questions:,}" if self._questions else ""
         return (
             f"{self.misplaced:,} of {self._answers:,} answers are not where the file says, and are "
-            f"{fate}{alone}; the first: {self._first}"
+            f"{fate}{unanswered}; the first: {self._first}"
         )

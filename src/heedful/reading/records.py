@@ -1,7 +1,7 @@
-"""Users' files to records: CSV, TSV, JSON, Parquet and plain text, streamed.
+"""Stream records from users' files: CSV, TSV, JSON, Parquet and plain text.
 
-Several files are one stream, read in order. Nothing is cut, guessed or skipped silently: a row that
-cannot be read is an error that names its line.
+Several files form one stream, read in order. Nothing is truncated, guessed or skipped silently. A
+row that cannot be read is an error that names its line.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,30 +65,30 @@ class Record:
     text: str
     text_pair: str | None
     labels: tuple[str, ...] | None
-    """The labels as the file has them: one, or any number in a list or with a separator; None if
-    labels were not read."""
+    """The labels as in the file: one, or any number in a list or with a separator. None if labels
+    were not read."""
     source: str
-    """The name of the file in messages."""
+    """The file's name in messages."""
     line: int
-    """Line of the file, from 1; or row, where a file has no lines."""
+    """Line of the file, from 1; or row, if the file has no lines."""
     unit: str = "line"
-    """Which of both it is."""
+    """The unit of ``line``: ``line`` or ``row``."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The record's location, for messages."""
         return f"{self.source}, {self.unit} {self.line}"
 
     @property
     def texts(self) -> dict[str, str]:
-        """What stands beside an answer: the text, or both."""
+        """The fields that identify the record in a prediction's output: the text, or both texts."""
         pair = {} if self.text_pair is None else {"text_pair": self.text_pair}
         return {"text": self.text, **pair}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fingerprint:
-    """The size and hash of a data file when it was used."""
+    """Size and hash of a data file at the time of use."""
 
     file: str
     bytes: int
@@ -97,7 +97,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class _RowFields:
-    """The columns of a row that are read."""
+    """The columns of a row to read."""
 
     text: tuple[Field, ...]
     pair: tuple[Field, ...] | None
@@ -105,7 +105,7 @@ class _RowFields:
 
 
 _Row = tuple[int, _RowFields, Cells]
-"""The number of its line, its columns and its cells."""
+"""Line number, columns and cells of a row."""
 
 
 def read_records(
@@ -114,19 +114,19 @@ def read_records(
     *,
     allow_empty: bool = False,
 ) -> Iterator[Record]:
-    """Read records from files, one at a time; memory does not grow with the files.
+    """Read records from files, one at a time. Memory use does not grow with the files.
 
     Args:
-        paths: the files, in order; ``-`` is stdin (plain text unless ``columns`` says otherwise).
-        columns: which columns to read, and the format of all files; by default the ending of each
-            file's name decides, without ``.gz`` and the like. Plain text has no columns: each line
-            is a text.
-        allow_empty: whether a text may be empty or blank: right for prediction, rarely for
-            training. In a table of one column such a text may be an empty line.
+        paths: the files, in order; ``-`` is stdin (plain text unless ``columns`` sets a format).
+        columns: the columns to read, and the format of all files. By default, each file's extension
+            determines its format, ignoring ``.gz`` and other compression extensions. Plain text
+            has no columns: each line is a text.
+        allow_empty: whether a text may be empty or blank. This is right for prediction, but rarely
+            for training. In a table of one column, an empty line may be an empty text.
 
     Raises:
-        UserError: at once for a file that is missing or of unknown format; during iteration for
-            what is wrong inside a file, with its line and column.
+        UserError: immediately for a file that is missing or of unknown format; during iteration for
+            an error inside a file, with its line and column.
     """
     formats = {path: _format_of(path, columns) for path in paths}
     return read_files(
@@ -139,16 +139,16 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
 
     Args:
         paths: the files.
-        folders: whether they may be folders of pictures, which are taken as one file.
+        folders: whether paths may be image folders. Each folder counts as one file.
 
     Raises:
-        UserError: a file is missing, or is not a regular file, which cannot be read again.
+        UserError: a file is missing, or is not a regular file and so cannot be read twice.
     """
-    prints = []
+    fingerprints = []
     for path in paths:
         if folders and path.is_dir():
             size, digest = fingerprint_of(path)
-            prints.append(Fingerprint(file=str(path), bytes=size, sha256=digest))
+            fingerprints.append(Fingerprint(file=str(path), bytes=size, sha256=digest))
             continue
         if path.is_dir():
             raise UserError(
@@ -158,12 +158,12 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
         if not path.is_file():
             raise UserError(f"{source_name(path)}: not a regular file, so it cannot be read twice")
         size = path.stat().st_size
-        prints.append(Fingerprint(file=str(path), bytes=size, sha256=sha256(path)))
-    return prints
+        fingerprints.append(Fingerprint(file=str(path), bytes=size, sha256=sha256(path)))
+    return fingerprints
 
 
 def ending_format(path: Path) -> str | None:
-    """Return the format for the ending of a file's name; None if there is none."""
+    """Return the format for a file's extension; None if the extension is unknown."""
     return _ENDINGS.get(ending_of(path))
 
 
@@ -230,16 +230,16 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
     if format == "tsv":
         rows = tsv_rows(lines, source, keep_empty=keep_empty)
         return _table_rows(rows, source, columns, keep_empty)
-    lines, ahead = tee(lines)
-    delimiter = named_delimiter(next(ahead, ""))
-    del ahead  # or all lines would be kept for it
+    lines, lookahead = tee(lines)
+    delimiter = named_delimiter(next(lookahead, ""))
+    del lookahead  # otherwise tee would keep all lines in memory
     start = 1 if delimiter is None else 2
     if delimiter is not None:
         next(lines)
-    elif columns.header or path != STDIN:  # whose next lines may be long in coming
-        lines, ahead = tee(lines)
-        delimiter = delimiter_of(ahead, header=columns.header)
-        del ahead
+    elif columns.header or path != STDIN:  # stdin may be slow to deliver more lines
+        lines, lookahead = tee(lines)
+        delimiter = delimiter_of(lookahead, header=columns.header)
+        del lookahead
     rows = csv_rows(lines, source, delimiter=delimiter or ",", keep_empty=keep_empty, start=start)
     return _table_rows(rows, source, columns, keep_empty)
 
@@ -247,7 +247,7 @@ def _rows(path: Path, format: str, columns: ColumnSettings, keep_empty: bool) ->
 def _table_rows(
     rows: Iterator[Row], source: str, columns: ColumnSettings, keep_empty: bool
 ) -> Iterator[_Row]:
-    """Yield rows with their columns; spreadsheets write empty ones, which are empty lines."""
+    """Yield rows with their columns. Empty rows, as spreadsheets write, count as empty lines."""
     first = next(rows, None)
     if first is None:
         raise UserError(f"{source}: empty")
@@ -267,7 +267,7 @@ def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
         if fields is None or list(value) != names:
             names = list(value)
             where = f"{source_name(path)}, {unit_of(path)} {number}"
-            fields = _fields(columns, where, names, 0)  # keys have no order, so no numbers
+            fields = _fields(columns, where, names, 0)  # keys have no order, so no column numbers
         yield number, fields, list(value.values())
 
 
@@ -278,7 +278,7 @@ def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
 
 
 def _parquet_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
-    from heedful.reading import parquet  # pyarrow, only where it is needed
+    from heedful.reading import parquet  # lazy import of pyarrow
 
     names = parquet.column_names(path)
     fields = _fields(columns, str(path), names, len(names))

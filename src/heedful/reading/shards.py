@@ -1,7 +1,7 @@
-"""Shards: the files of a text that is too large to be read beforehand.
+"""Shards: the files of a dataset that is too large to read in advance.
 
-A pattern such as ``shards/*.txt`` names many. What is hashed of each are samples, so that a run
-begins at once.
+A pattern such as ``shards/*.txt`` names many shards. Only samples of each shard are hashed, so that
+a run starts immediately.
 """
 
 import glob
@@ -17,17 +17,17 @@ from heedful.reading.records import Fingerprint
 
 _SAMPLE_BYTES = 2**16
 _SAMPLES = 16
-"""What is hashed of a file: all of a small one; of others its beginning, its end, and between."""
+"""Number of evenly spaced samples to hash, from start to end. A small file is hashed completely."""
 
-_AT_ONCE = 8
-"""Files that are hashed side by side: there may be thousands, and an object store lets one wait."""
+_NUM_THREADS = 8
+"""Files to hash concurrently. There may be thousands, and object stores have high latency."""
 
 
 def find_shards(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the files that are named, those of a pattern in the order of their names.
+    """Return the named files. The files of a pattern are sorted by name.
 
     Raises:
-        UserError: a pattern fits no file, or a file is missing or named twice.
+        UserError: a pattern matches no file, or a file is missing or named twice.
     """
     shards: dict[Path, None] = {}
     for path in paths:
@@ -40,12 +40,12 @@ def find_shards(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def matching(pattern: Path) -> list[Path]:
-    """Return the files that fit a pattern, in the order of their names; or what is no pattern.
+    """Return the files that match a pattern, sorted by name. A plain path is returned unchanged.
 
     Raises:
-        UserError: no file fits it.
+        UserError: no file matches the pattern.
     """
-    if not glob.has_magic(str(pattern)) or pattern.is_file():  # its very name has a bracket
+    if not glob.has_magic(str(pattern)) or pattern.is_file():  # the file name itself has a bracket
         return [pattern]
     if is_elsewhere(pattern):
         matches = find_elsewhere(pattern)
@@ -57,23 +57,23 @@ def matching(pattern: Path) -> list[Path]:
 
 
 def shard_prints(shards: Sequence[Path]) -> list[Fingerprint]:
-    """Return the size of each shard, and a SHA-256 of it and of samples from all of the file.
+    """Return each shard's size and a SHA-256 over the size and samples of the content.
 
     Raises:
-        UserError: one cannot be read, or holds nothing.
+        UserError: a shard is unreadable or empty.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
-        return list(threads.map(_print, shards))
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        return list(threads.map(_fingerprint, shards))
 
 
-def _print(shard: Path) -> Fingerprint:
+def _fingerprint(shard: Path) -> Fingerprint:
     with open_stored(shard) as stream:
         size = stream.seek(0, 2)
         if size == 0:
             raise UserError(f"{url_of(shard)}: holds no text")
         last = max(size - _SAMPLE_BYTES, 0)
         digest = hashlib.sha256(str(size).encode())
-        for start in sorted({last * number // (_SAMPLES - 1) for number in range(_SAMPLES)}):
+        for start in sorted({last * index // (_SAMPLES - 1) for index in range(_SAMPLES)}):
             stream.seek(start)
             digest.update(stream.read(_SAMPLE_BYTES))
     return Fingerprint(file=url_of(shard), bytes=size, sha256=digest.hexdigest())

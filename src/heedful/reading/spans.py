@@ -1,7 +1,7 @@
-"""JSON objects with entities as spans of the text, in two layouts.
+"""Read JSON objects with entities as spans of the text, in two formats.
 
-``{"text": ..., "entities": [{"start", "end", "label"}]}``, and that of CLUENER (Xu et al. 2020),
-``{"text": ..., "label": {type: {text: [[first, last]]}}}``, whose last character is in the entity.
+``{"text": ..., "entities": [{"start", "end", "label"}]}``, and the format of CLUENER (Xu et al.
+2020), ``{"text": ..., "label": {type: {text: [[first, last]]}}}``, where ``last`` is inclusive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,19 +31,19 @@ def read_spans(
     """Yield the texts of a file with their entities.
 
     Each entity is an object with ``start`` and ``end``, counted in characters (code points), and
-    ``label``. If it has a ``text`` too, that must be the text between them: this shows offsets that
-    were counted in bytes or UTF-16 units. Other keys are ignored. Where the entities are an object
-    instead of a list, they are in CLUENER's layout.
+    ``label``. An optional ``text`` must equal the text of the span. This check detects offsets in
+    bytes or UTF-16 units. Other keys are ignored. If the entities are an object instead of a list,
+    they are in CLUENER's format.
 
     Args:
         path: the file; ``-`` is stdin. See `heedful.reading.json_objects.read_objects`.
         text: key of the text.
-        entities: key of the entities; by default ``entities``, or ``label`` where that is missing.
-        encoding: how characters are stored.
+        entities: key of the entities; by default ``entities``, or ``label`` if that is missing.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a missing file; during iteration for a blank text, and for an entity
-            that is outside its text, begins or ends with a space, or overlaps another.
+        UserError: immediately for a missing file; during iteration for a blank text, and for an
+            entity that is outside its text, begins or ends with a space, or overlaps another.
     """
     read = partial(_read, text=text, entities=entities, encoding=encoding)
     return read_files([path], read, "texts")
@@ -93,15 +93,15 @@ def _entities(items: object, where: str, text: str) -> tuple[Entity, ...]:
 
 
 def _from_types(types: Mapping[str, object], where: str) -> Iterator[dict[str, object]]:
-    """Turn CLUENER's entities into those of our own layout, with the text that each must be."""
+    """Convert CLUENER's entities to our own format, with the text to check."""
     for label, texts in types.items():
         if not isinstance(texts, Mapping):
             raise UserError(
                 f"{where}, {label!r}: expected an object {{text: [[first, last]]}}, "
                 f"found {kind_of(texts)}"
             )
-        for text, places in texts.items():
-            for position in places if isinstance(places, list) else [places]:
+        for text, positions in texts.items():
+            for position in positions if isinstance(positions, list) else [positions]:
                 match position:
                     case [int(first), int(last)] if not {type(first), type(last)} - {int}:
                         yield {"start": first, "end": last + 1, "label": label, "text": text}

@@ -1,8 +1,8 @@
-"""Questions about texts, with their answers as slices of those texts.
+"""Read extractive question answering data: questions, contexts, and answers as spans.
 
 SQuAD's JSON (Rajpurkar et al. 2016; 2018 for questions without an answer), or an array of rows, is
-one document, held in memory as a whole; JSON lines are streamed. Without answers, tables are read
-as well.
+one document and is read into memory. JSON Lines are streamed. Questions without answers can also be
+read from tables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,17 +31,17 @@ _ROWS = (".jsonl", ".ndjson", ".parquet")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoldAnswer:
-    """A right answer."""
+    """A ground-truth answer."""
 
     text: str
     start: int | None
-    """In characters: ``context[start : start + len(text)]`` is ``text``. None if it is not where
-    the file says."""
+    """In characters: ``context[start : start + len(text)]`` is ``text``. None if the answer is not
+    at its stated offset."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """A question about a context, as the user wrote them."""
+    """A question about a context, both as the user wrote them."""
 
     question: str
     context: str
@@ -50,7 +50,7 @@ class Question:
     where: str
     """File and line or paragraph, for messages."""
     misplaced: tuple[str, ...] = ()
-    """What is wrong with each answer that is not where the file says."""
+    """A message for each answer that is not at its stated offset."""
 
 
 def read_questions(
@@ -60,14 +60,14 @@ def read_questions(
 
     Args:
         paths: SQuAD 1.1 or 2.0 (``.json``), or rows with ``question``, ``context`` and ``answers``,
-            a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each also
-            compressed, or ``.parquet``. Without answers also ``.csv`` and ``.tsv``.
-        labelled: whether to read answers; without it they may be missing.
-        encoding: how characters are stored.
+            a list of ``{"text", "start"}`` (``.jsonl``; also ``-``, stdin), each possibly
+            compressed, or ``.parquet``. Without answers, also ``.csv`` and ``.tsv``.
+        labelled: whether to read answers. If false, answers may be missing.
+        encoding: the character encoding.
 
     Raises:
-        UserError: at once for a file that is missing or of unknown format; during iteration for
-            what is wrong inside a file, with its line or paragraph and the question's id.
+        UserError: immediately for a file that is missing or of unknown format; during iteration for
+            an error inside a file, with its line or paragraph and the question's id.
     """
     for path in paths:
         _check_ending(path, labelled=labelled)
@@ -94,13 +94,13 @@ def _check_ending(path: Path, *, labelled: bool) -> None:
 
 
 _Item = tuple[str, str, Mapping[str, object]]
-"""Where a question is, its context, and the object that holds it."""
+"""Location of a question, its context, and its JSON object."""
 
 
 def _questions(
     path: Path, seen: dict[str, str], labelled: bool, encoding: str
 ) -> Iterator[Question]:
-    """Yield the questions of a file; ``seen`` says where each id was first used."""
+    """Yield the questions of a file; ``seen`` maps each id to its first location."""
     for where, context, item in _items(path, encoding):
         name = _id(item, where)
         named = where if name is None else f"{where}, question {name!r}"
@@ -174,7 +174,7 @@ def _answers(
 
 
 def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
-    """Turn columns, as data libraries write lists of objects, back into rows."""
+    """Convert columns, which data libraries write for lists of objects, back to rows."""
     texts, starts = (list_of(columns, key, where) for key in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise UserError(f"{where}: {len(texts)} texts of answers, but {len(starts)} starts")

@@ -1,18 +1,18 @@
-"""Entities, the tags of words that mark them, and the likeliest tags that a scheme allows.
+"""Entities, their word tags, and decoding of the most likely valid tag sequence.
 
-A scheme marks each word's part in an entity by a prefix before the entity's type:
+A tagging scheme marks each word's role in an entity by a prefix before the entity's type:
 
 =====  ==================================================================================
-BIO    ``B-`` begins an entity, ``I-`` goes on with it (also called IOB2)
+BIO    ``B-`` begins an entity, ``I-`` continues it (also called IOB2)
 IOB1   all words have ``I-``; only an entity right after another of its type begins with
        ``B-`` (Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning")
-IOBES  ``B-`` begins, ``I-`` goes on, ``E-`` ends, ``S-`` is a whole entity; BILOU and BMES
-       are the same with other letters, which are read too
-any    BIO or IOB1, of a model of which nobody knows what it learnt: any tag follows any, and
-       ``I-`` goes on with an entity of its type where one is open, else begins one
+IOBES  ``B-`` begins, ``I-`` continues, ``E-`` ends, ``S-`` is a single-word entity; BILOU
+       and BMES are the same with other letters, which are also read
+any    BIO or IOB1, for a model whose scheme is unknown: any tag may follow any other, and
+       ``I-`` continues an open entity of its type, else begins one
 =====  ==================================================================================
 
-and ``O`` for a word outside all entities. Shapes: W words, L labels (tags that a model knows).
+and ``O`` for a word outside all entities. Shapes: W words, L labels (the model's tags).
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ _READ_AS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S", "M": "I"
 
 
 class Entity(NamedTuple):
-    """An entity from ``start`` to before ``end``, in characters or in words."""
+    """An entity from ``start`` to ``end`` (exclusive), in characters or in words."""
 
     start: int
     end: int
@@ -50,30 +50,30 @@ class TaggedText:
 
     text: str
     words: tuple[Word, ...] | None
-    """The spans of its words, in order; None if the data does not split the text into words."""
+    """Word spans, in order; None if the data does not split the text into words."""
     entities: tuple[Entity, ...] | None
     """In characters, in order, without overlap; None if entities were not read."""
     source: str
-    """The name of the file in messages."""
+    """The file's name in messages."""
     line: int
-    """Its line, from 1; if each word has a line, that of the first word."""
+    """Line of the text, from 1; if each word has a line, the line of the first word."""
     unit: str = "line"
-    """What is counted instead where a file has no lines."""
+    """The unit of ``line``, such as ``row`` if a file has no lines."""
 
     @property
     def where(self) -> str:
-        """What messages call it."""
+        """The text's location, for messages."""
         return f"{self.source}, {self.unit} {self.line}"
 
     def line_of(self, entity: Entity) -> int:
-        """Return the line on which an entity begins."""
+        """Return the line where an entity begins."""
         if self.words is None:
             return self.line
         return self.line + [start for start, _ in self.words].index(entity.start)
 
 
 class Tag(NamedTuple):
-    """A tag in two parts; ``OUTSIDE`` is also what precedes and follows a sentence."""
+    """A tag, split into prefix and type. ``OUTSIDE`` also stands before and after a sentence."""
 
     prefix: str
     """One of O, B, I, E and S."""
@@ -88,7 +88,7 @@ def parse_tag(tag: str) -> Tag:
     """Split a tag into its prefix and its type.
 
     Raises:
-        UserError: it is neither ``O`` nor a prefix and a type.
+        UserError: the tag is neither ``O`` nor a prefix and a type.
     """
     if tag == "O":
         return OUTSIDE
@@ -102,9 +102,9 @@ def parse_tag(tag: str) -> Tag:
 
 
 def scheme_of(tags: Sequence[Tag]) -> Scheme | None:
-    """Return the scheme that a sentence's first entity shows; None if it has no entity.
+    """Return the scheme inferred from a sentence's tags; None if it has no entity.
 
-    Only in IOBES does an entity end in ``E-`` or ``S-``; of the other two, only in IOB1 does the
+    Only IOBES has the prefixes ``E-`` and ``S-``. Of the other two schemes, only in IOB1 does the
     first entity of a sentence begin with ``I-``.
     """
     prefixes = [tag.prefix for tag in tags if tag != OUTSIDE]
@@ -116,12 +116,12 @@ def scheme_of(tags: Sequence[Tag]) -> Scheme | None:
 
 
 def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
-    """Tell whether a scheme allows a tag after another."""
+    """Return whether a scheme allows ``tag`` after ``before``."""
     if tag != OUTSIDE and tag.prefix not in _PREFIXES[scheme]:
         return False
     if scheme == "IOBES":
-        is_open, goes_on = before.prefix in "BI", tag.prefix in "IE"
-        return is_open == goes_on and (before.type == tag.type or not is_open)
+        is_open, continues = before.prefix in "BI", tag.prefix in "IE"
+        return is_open == continues and (before.type == tag.type or not is_open)
     if scheme == "any":
         return True
     after_its_type = "I" if scheme == "BIO" else "B"
@@ -129,17 +129,17 @@ def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
 
 
 def first_fault(tags: Sequence[Tag], scheme: Scheme) -> int | None:
-    """Return the index of the first tag that cannot follow the one before it.
+    """Return the index of the first tag that cannot follow its predecessor.
 
     Returns:
-        The index; the number of tags if the last one cannot end a sentence; None if all is right.
+        The index; the number of tags if the last tag cannot end a sentence; None if all are valid.
     """
     neighbours = enumerate(pairwise([OUTSIDE, *tags, OUTSIDE]))
     return next((i for i, (before, tag) in neighbours if not may_follow(before, tag, scheme)), None)
 
 
 def entities_of(tags: Sequence[Tag]) -> list[Entity]:
-    """Return the entities, in words, of tags without a fault in any scheme."""
+    """Return the entities, in word indices, of a tag sequence that is valid in its scheme."""
     entities: list[Entity] = []
     for position, (before, tag) in enumerate(pairwise([OUTSIDE, *tags])):
         if tag == OUTSIDE:
@@ -152,7 +152,7 @@ def entities_of(tags: Sequence[Tag]) -> list[Entity]:
 
 
 def tags_of(entities: Iterable[Entity], count: int, scheme: Scheme) -> list[str]:
-    """Return the tags of ``count`` words with these entities: in IOBES, else in BIO."""
+    """Return the tags of ``count`` words with these entities, in IOBES or else in BIO."""
     tags = ["O"] * count
     for start, end, label in entities:
         prefixes = "B" + "I" * (end - start - 1)
@@ -163,14 +163,14 @@ def tags_of(entities: Iterable[Entity], count: int, scheme: Scheme) -> list[str]
 
 
 def as_labels(tags: Iterable[str], labels: tuple[str, ...]) -> list[str]:
-    """Return the labels of a model that say what tags do.
+    """Convert tags to the equivalent labels of a model.
 
-    A model may write BILOU or BMES, which have other letters. One of IOB1 may have no label that
-    begins an entity; then the label that goes on with it does.
+    A model may use BILOU or BMES, which have other letters. An IOB1 model may lack a ``B-`` label;
+    its ``I-`` label then replaces it.
 
     Args:
-        tags: of BIO or IOBES, with the model's types of entities.
-        labels: what the model calls its tags.
+        tags: BIO or IOBES tags, with the model's entity types.
+        labels: the model's labels.
     """
     names = _names(labels)
     return [names[parse_tag(tag)] for tag in tags]
@@ -178,26 +178,26 @@ def as_labels(tags: Iterable[str], labels: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _names(labels: tuple[str, ...]) -> dict[Tag, str]:
-    """Return the label of each tag of a model's types; of one that it lacks, the nearest."""
+    """Return the label of each tag of the model's entity types, or of the nearest existing tag."""
     names = {parse_tag(label): label for label in labels}
     for type_ in {tag.type for tag in names} - {""}:
-        there = [Tag(prefix, type_) for prefix in "BIES" if Tag(prefix, type_) in names]
+        present = [Tag(prefix, type_) for prefix in "BIES" if Tag(prefix, type_) in names]
         for prefix in "BIES":
-            names.setdefault(Tag(prefix, type_), names[there[0]])
+            names.setdefault(Tag(prefix, type_), names[present[0]])
     return names
 
 
 def labels_of(types: Iterable[str], scheme: Scheme) -> list[str]:
-    """Return all tags of a scheme: ``O``, then those of each type of entity."""
+    """Return all tags of a scheme: ``O``, then the tags of each entity type."""
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in _PREFIXES[scheme])]
 
 
 @lru_cache(maxsize=64)
 def transitions(labels: tuple[str, ...], scheme: Scheme) -> NDArray[np.bool_]:
-    """Return which tag may follow which.
+    """Return the matrix of allowed tag transitions.
 
     Shape:
-        (L + 1, L + 1): a row before a column; the last of each is the end of a sentence.
+        (L + 1, L + 1), from row to column. The last row and column are the sentence boundary.
     """
     tags = [*map(parse_tag, labels), OUTSIDE]
     return np.array([[may_follow(before, tag, scheme) for tag in tags] for before in tags])
@@ -206,32 +206,32 @@ def transitions(labels: tuple[str, ...], scheme: Scheme) -> NDArray[np.bool_]:
 def likeliest_tags(
     probabilities: NDArray[np.floating], allowed: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Return the allowed sequence of tags with the largest product of probabilities.
+    """Return the valid tag sequence with the largest product of probabilities.
 
-    Viterbi 1967; words are taken as independent except for what the scheme forbids.
+    Viterbi decoding (Viterbi 1967). Words are independent except for forbidden transitions.
 
     Args:
-        probabilities: of each tag. Shape (W, L).
-        allowed: see `transitions`. Some tag, such as ``O``, must be allowed everywhere.
+        probabilities: tag probabilities of each word. Shape (W, L).
+        allowed: see `transitions`. At least one tag, such as ``O``, must be allowed everywhere.
 
     Shape:
-        (W,) indices of the tags.
+        (W,) tag indices.
     """
     count, edge = probabilities.shape
     best: NDArray[np.int64] = probabilities.argmax(axis=1)  # (W,)
     path = np.concatenate([[edge], best, [edge]])
     if allowed[path[:-1], path[1:]].all():
-        return best  # the likeliest tag of each word, and they are allowed together
-    barrier = np.where(allowed, 0.0, -np.inf)  # (L + 1, L + 1)
-    # A probability that has underflowed to 0 is unlikely, not forbidden.
+        return best  # the most likely tag of each word is already a valid sequence
+    log_allowed = np.where(allowed, 0.0, -np.inf)  # (L + 1, L + 1)
+    # A probability that underflowed to 0 is unlikely, not forbidden.
     scores = np.log(np.maximum(probabilities.astype(np.float64), np.finfo(np.float64).tiny))
-    origin = np.zeros((count, edge), dtype=np.int64)
-    total = scores[0] + barrier[edge, :edge]  # (L,)
+    backpointers = np.zeros((count, edge), dtype=np.int64)
+    total = scores[0] + log_allowed[edge, :edge]  # (L,)
     for word in range(1, count):
-        steps = total[:, None] + barrier[:edge, :edge]  # (L before, L)
-        origin[word] = steps.argmax(axis=0)
-        total = steps.max(axis=0) + scores[word]
-    best[-1] = (total + barrier[:edge, edge]).argmax()
+        candidates = total[:, None] + log_allowed[:edge, :edge]  # (L before, L)
+        backpointers[word] = candidates.argmax(axis=0)
+        total = candidates.max(axis=0) + scores[word]
+    best[-1] = (total + log_allowed[:edge, edge]).argmax()
     for word in range(count - 1, 0, -1):
-        best[word - 1] = origin[word, best[word]]
+        best[word - 1] = backpointers[word, best[word]]
     return best

@@ -1,4 +1,4 @@
-"""What a run is worth: reports of one, and comparisons of two."""
+"""Evaluation reports of a run, and comparisons of two runs."""
 
 PACKAGE = __name__
-"""Where the templates lie."""
+"""The package that holds the templates."""

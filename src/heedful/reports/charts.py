@@ -1,6 +1,6 @@
-"""Charts as numbers on a canvas; ``charts.html`` draws them as SVG, whose colours are the page's.
+"""Charts as canvas coordinates. ``charts.html`` draws them as SVG in the colours of the page.
 
-Each has its numbers as a table, too, and series differ in marks and dashes, not in colour alone.
+Each chart also has its values as a table. Series differ in marks and dashes, not only in colour.
 """
 
 import math
@@ -9,30 +9,30 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 480, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 40
-_MOST_ROWS = 40
-"""Rows of the table of a chart."""
+_MAX_ROWS = 40
+"""Maximum number of rows in a chart's table."""
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Series:
-    """One line of a chart, or a cloud of points."""
+    """One line of a chart, or the points of a scatter plot."""
 
     name: str
     points: Sequence[Point]
-    """In the order of x."""
+    """The points, ordered by x."""
     band: Sequence[tuple[float, float, float]] = ()
-    """The lowest and the highest value around each x."""
+    """x, and the lowest and highest value around it."""
     marked: bool = False
-    """Whether each point is marked."""
+    """Whether each point has a mark."""
     joined: bool = True
-    """Whether the points are joined by a line."""
+    """Whether a line joins the points."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scale:
-    """One axis: from a range of numbers to positions on the canvas."""
+    """One axis: maps a range of values to positions on the canvas."""
 
     low: float
     high: float
@@ -40,12 +40,12 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the position of a number."""
+        """Return the position of a value."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return round numbers on the axis, as positions and texts."""
+        """Return the ticks of the axis at round numbers, as positions and labels."""
         step = _round_step((self.high - self.low) / 6)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -54,21 +54,21 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Drawn:
-    """A series on the canvas."""
+    """A series in canvas coordinates."""
 
     name: str
     number: int
-    """Its colour, dashes and marks, from 1."""
+    """Number of the series, from 1. It selects the colour, dashes and marks."""
     path: str
-    """What a line is drawn through; empty for none."""
+    """SVG path of the line; empty for none."""
     band: str
-    """Corners of the band around it."""
+    """Corners of the band, as SVG polygon points."""
     marks: Sequence[Point]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bar:
-    """A bar on the canvas, with what to say about it."""
+    """A bar in canvas coordinates, with its description."""
 
     x: float
     y: float
@@ -83,17 +83,17 @@ class Chart:
 
     title: str
     about: str
-    """What it shows, in a sentence, for who cannot see it."""
+    """Description of the chart in one sentence, for screen readers."""
     x_label: str
     x_ticks: Sequence[tuple[float, str]]
     y_ticks: Sequence[tuple[float, str]]
     head: Sequence[str]
-    """Headings of its table."""
+    """Column headings of the table."""
     rows: Sequence[Sequence[str]]
     series: Sequence[Drawn] = ()
     bars: Sequence[Bar] = ()
     diagonal: tuple[float, float, float, float] | None = None
-    """The ends of the line on which answers equal the truth."""
+    """Ends of the line on which x and y are equal."""
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -110,21 +110,21 @@ def lines(
     y_range: tuple[float, float] | None = None,
     diagonal: bool = False,
 ) -> Chart:
-    """Draw some series over one another.
+    """Return a line chart or scatter plot of several series.
 
     Args:
-        title: says what goes up.
-        series: of at least one point together.
-        x_label: what goes to the right.
-        y_range: what to show of it; by default all, with some room.
-        diagonal: whether to draw the line on which both are equal, on axes of one range.
+        title: the title, which names the y values.
+        series: the series, with at least one point in total.
+        x_label: label of the x axis.
+        y_range: range of the y axis; by default all values, with a margin.
+        diagonal: whether to draw the line on which x and y are equal, with equal axis ranges.
     """
     xs = [x for one in series for x, _ in one.points]
-    x = _scale(*_from_zero(min(xs), max(xs)), LEFT, WIDTH - RIGHT)
+    x = _scale(*_include_zero(min(xs), max(xs)), LEFT, WIDTH - RIGHT)
     ys = [y for one in series for _, y in one.points]
-    low, high = y_range or _roomy(min(ys), max(ys))
+    low, high = y_range or _with_margin(min(ys), max(ys))
     if diagonal and y_range is None:
-        low, high = _roomy(min(*xs, *ys), max(*xs, *ys))
+        low, high = _with_margin(min(*xs, *ys), max(*xs, *ys))
     if diagonal:
         x = _scale(low, high, LEFT, WIDTH - RIGHT)
     y = _scale(low, high, HEIGHT - BOTTOM, TOP)
@@ -154,14 +154,14 @@ def bars(
     x_label: str,
     name: str,
 ) -> Chart:
-    """Draw a histogram of whole numbers.
+    """Return a histogram of integers.
 
     Args:
-        title: says what goes up.
-        edges: the number that each bar begins with, and the one after the last bar.
-        heights: of the bars, from 0.
-        x_label: what goes to the right.
-        name: what goes up, for the table.
+        title: the title, which names the y values.
+        edges: the first integer of each bar, and the integer after the last bar.
+        heights: heights of the bars, at least 0.
+        x_label: label of the x axis.
+        name: name of the y values, for the table.
     """
     x = _scale(edges[0], edges[-1], LEFT, WIDTH - RIGHT)
     y = _scale(0, max(*heights, 1) * 1.05, HEIGHT - BOTTOM, TOP)
@@ -174,14 +174,14 @@ def bars(
         x_ticks=x.ticks(),
         y_ticks=y.ticks(),
         head=[x_label, name],
-        rows=[[_run(a, b), shown(height)] for a, b, height in spans if height],
+        rows=[[_range_label(a, b), shown(height)] for a, b, height in spans if height],
         bars=[
             Bar(
                 x=x.at(a),
                 y=y.at(height),
                 width=max(round(x.at(b) - x.at(a) - 1, 1), 0.5),
                 height=round(y.at(0) - y.at(height), 1),
-                about=f"{_run(a, b)}: {shown(height)}",
+                about=f"{_range_label(a, b)}: {shown(height)}",
             )
             for a, b, height in spans
             if height
@@ -189,13 +189,13 @@ def bars(
     )
 
 
-def _run(first: int, after: int) -> str:
-    """Name the whole numbers of a bar."""
+def _range_label(first: int, after: int) -> str:
+    """Return the range of integers of a bar as text."""
     return f"{first:,}" if after - first == 1 else f"{first:,} to {after - 1:,}"
 
 
 def shown(value: float) -> str:
-    """Write a number as people do: whole ones with commas, others with three or four digits."""
+    """Format a number for reading: integers with commas, others with two to four digits."""
     if value == round(value) and abs(value) < 1e15:
         return f"{round(value):,}"
     if 0 < abs(value) < 1e-3:
@@ -204,26 +204,26 @@ def shown(value: float) -> str:
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Scale:
-    if high <= low:  # one value alone stands in the middle
-        room = abs(low) / 2 or 0.5
-        low, high = low - room, high + room
+    if high <= low:  # put a single value in the middle
+        margin = abs(low) / 2 or 0.5
+        low, high = low - margin, high + margin
     return Scale(low=low, high=high, start=start, end=end)
 
 
-def _from_zero(low: float, high: float) -> tuple[float, float]:
-    """Widen a range to 0 where that is near."""
+def _include_zero(low: float, high: float) -> tuple[float, float]:
+    """Extend a range to 0 if 0 is near."""
     return (0.0, high) if 0 <= low <= (high - low) / 2 else (low, high)
 
 
-def _roomy(low: float, high: float) -> tuple[float, float]:
-    """Widen a range a little, and to 0 where that is near."""
-    room = (high - low) * 0.06
-    from_zero = _from_zero(low, high)[0]
-    return (from_zero if from_zero == 0 else low - room), high + room
+def _with_margin(low: float, high: float) -> tuple[float, float]:
+    """Extend a range by a margin, and to 0 if 0 is near."""
+    margin = (high - low) * 0.06
+    from_zero = _include_zero(low, high)[0]
+    return (from_zero if from_zero == 0 else low - margin), high + margin
 
 
 def _round_step(step: float) -> float:
-    """Return 1, 2 or 5 times a power of ten that is at least as large."""
+    """Return the smallest 1, 2 or 5 times a power of ten that is at least ``step``."""
     power = 10.0 ** math.floor(math.log10(step))
     return next(times * power for times in (1, 2, 5, 10) if times * power >= step * 0.999)
 
@@ -242,11 +242,12 @@ def _drawn(series: Series, number: int, x: Scale, y: Scale) -> Drawn:
 
 
 def _rows(series: Sequence[Series]) -> list[list[str]]:
-    """Return some rows of all values of x, evenly chosen, the first and the last among them."""
+    """Return table rows for evenly sampled x values, including the first and the last."""
     columns = [dict(one.points) for one in series]
     xs = sorted({x for column in columns for x in column})
-    count = min(len(xs), _MOST_ROWS)
-    chosen = [xs[round(at * (len(xs) - 1) / max(count - 1, 1))] for at in range(count)]
+    count = min(len(xs), _MAX_ROWS)
+    sampled = [xs[round(index * (len(xs) - 1) / max(count - 1, 1))] for index in range(count)]
     return [
-        [shown(x), *(shown(column[x]) if x in column else "" for column in columns)] for x in chosen
+        [shown(x), *(shown(column[x]) if x in column else "" for column in columns)]
+        for x in sampled
     ]

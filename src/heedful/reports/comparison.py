@@ -1,4 +1,4 @@
-"""Two runs on the same items: how much their scores differ, and whether chance explains it."""
+"""Comparison of two runs on the same items: score differences and their significance."""
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,29 +18,29 @@ from heedful.task import AnyTask
 
 SIGNIFICANT = 0.05
 SHOWN = 10
-"""Items that became better, and as many that became worse."""
+"""Number of improved items that are shown, and of worsened items."""
 LONGEST_TEXT = 300
-"""Characters of a text that are shown."""
+"""Maximum number of characters of a text that are shown."""
 
-_SHARES_OF_RIGHT = ("accuracy", "exact_match", "recall_at_1")
-"""Scores that are the share of items that are right."""
+_ACCURACY_SCORES = ("accuracy", "exact_match", "recall_at_1")
+"""Scores that are the fraction of correct items."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """One score of both runs, and what a test says of the difference."""
+    """One score of both runs, with the result of a significance test."""
 
     first: float
     second: float
     difference: float
     low: float
-    """The 95 % interval of the difference."""
+    """Lower end of the 95 % confidence interval of the difference."""
     high: float
     p_value: float
     test: str
-    """What the p value is from."""
+    """Name of the test that gave the p value."""
     p_values: Mapping[str, float]
-    """Those of all tests."""
+    """The p values of all tests, by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,12 +53,12 @@ class Changed:
     first: Any
     second: Any
     change: float
-    """How much better the second answer is."""
+    """Quality of the second answer minus the quality of the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """What a comparison says."""
+    """Result of a comparison."""
 
     task: str
     first: str
@@ -66,24 +66,24 @@ class Comparison:
     items: int
     items_that_differ: int
     metric: str
-    """The score that decides."""
+    """The score that the conclusion is based on."""
     scores: Mapping[str, Verdict]
     conclusion: str
     lost: Sequence[Changed]
-    """Answers of the first run that the second one has worse, the most so first."""
+    """Items for which the second run's answer is worse, largest change first."""
     gained: Sequence[Changed]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it, ready for JSON."""
+        """Return the comparison as a dict, ready for JSON."""
         return asdict(self)
 
 
 def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> None:
-    """Refuse runs that do not do the same.
+    """Check that two runs can be compared.
 
     Raises:
-        UserError: they are of different tasks, tell different labels apart, or are scored by other
-            scores or by other words.
+        UserError: the runs have different tasks, labels or scores, or BLEU splits their texts
+            into words differently.
     """
     if tasks[0].name != tasks[1].name:
         raise UserError(
@@ -98,7 +98,7 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
                 f"only {name} knows {listed(sorted(only))}: only runs with the same labels can be "
                 "compared"
             )
-    # Vectors are scored by what the data has, whatever they were learnt from.
+    # The scores of embeddings depend only on the evaluation data, not on the training data.
     if "embed" not in tasks[0].abilities and tasks[0].metrics() != tasks[1].metrics():
         scores = [", ".join(task.metrics()) for task in tasks]
         raise UserError(
@@ -115,14 +115,14 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
 
 
 class Pairing:
-    """The answers of two runs to the same items, as they pass by.
+    """Collects the answers of two runs to the same items from a stream.
 
-    Its memory grows by some numbers an item, and by the texts that were written.
+    Memory grows by a few numbers per item, and by the generated texts.
 
     Args:
-        judges: the task's, of either run.
-        metric: the score that decides, if one is asked for.
-        usual: the score that else decides, if the data has it; or the first score.
+        judges: the task's judge of each run.
+        metric: the score to base the conclusion on, if given.
+        usual: the default of ``metric``. If the data lacks this score, the first score is used.
     """
 
     def __init__(
@@ -142,11 +142,11 @@ class Pairing:
         self._lost, self._gained = Highest[Changed](SHOWN), Highest[Changed](SHOWN)
 
     def watch(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
-        """Take in what both runs answered to each item.
+        """Add the answers of both runs to each item.
 
         Raises:
-            UserError: they did not read the same, or there is no such score, which the first pair
-                tells.
+            UserError: the runs did not read the same text, or the data does not have the score
+                ``metric``, which is checked after the first pair.
         """
         for first, second in pairs:
             self._add(first, second)
@@ -173,7 +173,7 @@ class Pairing:
             ):
                 texts.append(text or "")
         differ = first.answer != second.answer
-        if first.answer is None and second.answer is None:  # neither says more than its counts
+        if first.answer is None and second.answer is None:  # only the counts can differ
             differ = first.counts != second.counts
         self.items_that_differ += differ
         if first.worth is not None and second.worth is not None and first.worth != second.worth:
@@ -183,12 +183,12 @@ class Pairing:
 
     @property
     def columns(self) -> list[Numbers]:
-        """The numbers from which the scores of either run follow. Shapes (N, K)."""
+        """Item statistics of each run, from which its scores are computed. Shapes (N, K)."""
         return [np.asarray(counts).reshape(self.items, -1) for counts in self._counts]
 
     @property
     def right(self) -> list[NDArray[np.bool_]] | None:
-        """Which items either run has right, where that can be said. Shapes (N,)."""
+        """Which items each run has correct, or None if this is not defined. Shapes (N,)."""
         both = [np.asarray(right).astype(bool) for right in self._right]
         return both if all(len(right) == self.items for right in both) else None
 
@@ -196,16 +196,16 @@ class Pairing:
         """Test the difference of each score.
 
         Args:
-            names: of the two runs.
-            task: theirs.
-            seed: decides what is drawn.
+            names: names of the two runs.
+            task: name of their task.
+            seed: the seed of the resampling.
 
         Raises:
             UserError: there are fewer than two items.
         """
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
-        scores = self._tested(seed)
+        scores = self._test_scores(seed)
         metric = self.metric or (self.usual if self.usual in scores else next(iter(scores)))
         return Comparison(
             task=task,
@@ -220,7 +220,7 @@ class Pairing:
             gained=self._gained.sorted(),
         )
 
-    def _tested(self, seed: int) -> dict[str, Verdict]:
+    def _test_scores(self, seed: int) -> dict[str, Verdict]:
         measures = [judge.measure for judge in self.judges]
         *systems, references = self._texts
         by_text = (
@@ -231,9 +231,10 @@ class Pairing:
         result = {}
         for name, change in differences(measures, self.columns, seed=seed).items():
             p_values = {"paired bootstrap": change.p_value, **by_text.get(name, {})}
-            # Those of sacreBLEU count no ties, and are far too low where few texts differ.
+            # sacreBLEU's tests do not count ties, so their p values are far too low if few texts
+            # differ: take the highest.
             test = max(p_values, key=p_values.__getitem__)
-            if name in _SHARES_OF_RIGHT and self.right is not None:
+            if name in _ACCURACY_SCORES and self.right is not None:
                 test = "exact McNemar"
                 p_values[test] = mcnemar(*self.right)
             result[name] = Verdict(
@@ -250,8 +251,8 @@ class Pairing:
 
 
 def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -> str:
-    """Say in a sentence or two what follows."""
-    numbers = (
+    """Return the conclusion in one or two sentences."""
+    details = (
         f"{metric} {tested.second:.4f} instead of {tested.first:.4f}, a difference of "
         f"{tested.difference:+.4f} (95 % interval {tested.low:+.4f} to {tested.high:+.4f}, "
         f"p = {tested.p_value:.2g}, {tested.test})"
@@ -260,17 +261,17 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
         better = (tested.difference < 0) == (metric in LOWER_IS_BETTER)
         return (
             f"{names[1]} is {'better' if better else 'worse'} than {names[0]}, by more than chance "
-            f"explains: {numbers}."
+            f"explains: {details}."
         )
-    least = max(tested.high - tested.difference, tested.difference - tested.low)
-    if not least:  # as where no answer differs
+    margin = max(tested.high - tested.difference, tested.difference - tested.low)
+    if not margin:  # for example if no answer differs
         return (
             f"No difference can be told between {names[0]} and {names[1]}: {metric} is "
             f"{tested.first:.4f} for both."
         )
     return (
-        f"No difference can be told between {names[0]} and {names[1]}: {numbers}. On {items:,} "
-        f"items like these, a difference below about {least:.2g} cannot be told from chance."
+        f"No difference can be told between {names[0]} and {names[1]}: {details}. On {items:,} "
+        f"items like these, a difference below about {margin:.2g} cannot be told from chance."
     )
 
 
@@ -278,7 +279,7 @@ def _changed(first: Judgement, second: Judgement, change: float) -> Changed:
     return Changed(
         where=first.where,
         texts={
-            name: _cut(text if isinstance(text, str) else " | ".join(text))
+            name: _truncate(text if isinstance(text, str) else " | ".join(text))
             for name, text in first.texts.items()
         },
         truth=first.truth,
@@ -288,6 +289,6 @@ def _changed(first: Judgement, second: Judgement, change: float) -> Changed:
     )
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     half = LONGEST_TEXT // 2
     return text if len(text) <= LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"

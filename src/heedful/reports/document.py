@@ -1,4 +1,4 @@
-"""The report of a run: one HTML document."""
+"""The report of a run, as one HTML document."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,29 +23,29 @@ from heedful.reports.observation import SHOWN, Observation
 from heedful.reports.why import Why
 
 LARGEST_MATRIX = 25
-"""The most labels of a confusion matrix; of more, the most frequent mistakes are listed."""
+"""Maximum number of labels for a confusion matrix; above it, only frequent mistakes are listed."""
 MOST_LABELS = 40
 MOST_POINTS = 1000
 MOST_BARS = 30
 SEEN = 8
-"""Items of a list that are seen without unfolding it."""
+"""Number of items of a list that are visible without expanding it."""
 LONGEST_LINE = 40
-"""Characters of a truth and an answer that stand side by side."""
+"""Maximum number of characters of a target and an answer to be shown side by side."""
 LONGEST_TEXT = 600
-"""Characters of a text that are shown."""
+"""Maximum number of characters of a text that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report as one HTML document; in a notebook it shows itself."""
+    """A report as one HTML document. A notebook displays it."""
 
     html: str = field(repr=False)
 
     def save(self, path: Path | str, *, overwrite: bool = False) -> None:
-        """Write it to a file.
+        """Write the report to a file.
 
         Raises:
-            UserError: there is one already, or no such folder.
+            UserError: the file exists and ``overwrite`` is false, or the folder does not exist.
         """
         with (
             naming_arguments(),
@@ -66,21 +66,21 @@ class Scored:
     scores: Mapping[str, Any]
     observation: Observation
     why: Mapping[int, Why]
-    """Attributions of some answers, by the number of the item."""
+    """Attributions of some answers, by item number."""
     seed: int
 
 
 def report(
     run: Path, record: RunRecord, card: str, scored: Scored | None, metrics: Mapping[str, Any]
 ) -> Report:
-    """Make the report of a run.
+    """Return the report of a run.
 
     Args:
-        run: its folder.
-        record: what the folder says of it.
-        card: what the run does.
-        scored: its answers to data; None to show what the folder alone knows.
-        metrics: the scores that the folder has, of an evaluation before.
+        run: the run's folder.
+        record: the run's record from its folder.
+        card: description of what the run does.
+        scored: the run's answers to data; None to show only what the folder has.
+        metrics: the scores of an earlier evaluation, from the folder.
     """
     training = curves.read_training(run)
     scores = scored.scores if scored else metrics
@@ -95,7 +95,7 @@ def report(
         "items": scores.get("items"),
         "per_class": _per_class(scores),
         "confusion": _confusion(scores),
-        **_observed(scored),
+        **_answer_values(scored),
     }
     body, chinese_body = (fill(PACKAGE, "report.html", values, one) for one in (ENGLISH, chinese()))
     styles = [asset("heedful.explanations", "views/shading.css"), asset(PACKAGE, "report.css")]
@@ -123,7 +123,7 @@ def _facts(
 
 
 def _score_rows(scored: Scored | None, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return each score, with its interval where there are items to draw anew."""
+    """Return each score, with its confidence interval if there are items to resample."""
     bounds: Mapping[str, Interval] = {}
     if scored and scored.observation.items > 1:
         observation = scored.observation
@@ -136,7 +136,7 @@ def _score_rows(scored: Scored | None, scores: Mapping[str, Any]) -> list[dict[s
 
 
 def _bar(interval: Interval | None) -> dict[str, float] | None:
-    """Return where an interval is on a line from 0 to 1, of 100 units."""
+    """Return the position of an interval from 0 to 1 on a scale of 100 units."""
     if interval is None or not (interval.low >= 0 and interval.high <= 1):
         return None
     low, high, score = (
@@ -146,7 +146,7 @@ def _bar(interval: Interval | None) -> dict[str, float] | None:
 
 
 def _per_class(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows of labels, and how many are left out: the best of many."""
+    """Return the rows of labels, and the number omitted. Of many labels, the best are omitted."""
     rows = scores.get("per_class", [])
     if len(rows) <= MOST_LABELS:
         return {"rows": rows, "more": 0}
@@ -178,12 +178,12 @@ def _confusion(scores: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _shade(share: float) -> int:
-    """Return a shade from 0 to 8: 0 for none, and at least 1 for few."""
+    """Return a shade from 0 to 8: 0 only for a share of 0."""
     return 0 if not share else max(1, round(8 * share))
 
 
-def _observed(scored: Scored | None) -> dict[str, Any]:
-    """Return what only answers to data can tell."""
+def _answer_values(scored: Scored | None) -> dict[str, Any]:
+    """Return the template values that need answers to data."""
     if scored is None:
         return dict.fromkeys(("calibration", "lengths", "scatter", "faults"), None) | {
             "lists": [],
@@ -227,7 +227,7 @@ def _calibration(observation: Observation) -> dict[str, Any] | None:
 
 def _lengths(observation: Observation) -> dict[str, Any]:
     total, used = observation.lengths.T
-    # Each bar has as many whole numbers as any other.
+    # All bars cover the same number of integers.
     size = -(-(int(np.ptp(total)) + 1) // MOST_BARS)
     edges = np.arange(total.min(), total.max() + size + 1, size)
     heights, _ = np.histogram(total, bins=edges)
@@ -254,14 +254,16 @@ def _scatter(observation: Observation) -> Chart | None:
         return None
     step = -(-len(pairs) // MOST_POINTS)
     low, high = pairs.min(0), pairs.max(0)
-    same = bool((low < high[::-1]).all()) and _alike(low, high)
+    same_scale = bool((low < high[::-1]).all()) and _have_similar_ranges(low, high)
     points = [(truth, answer) for truth, answer in pairs[::step].tolist()]
     series = Series(name="answer", points=sorted(points), marked=True, joined=False)
-    return charts.lines("Each answer over its truth", [series], x_label="truth", diagonal=same)
+    return charts.lines(
+        "Each answer over its truth", [series], x_label="truth", diagonal=same_scale
+    )
 
 
-def _alike(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
-    """Tell whether truth and answers are on one scale; a cosine and its score may not be."""
+def _have_similar_ranges(low: NDArray[np.float64], high: NDArray[np.float64]) -> bool:
+    """Return whether targets and answers have similar ranges; a cosine and its target may not."""
     spans = high - low
     return bool(spans.max() < 4 * spans.min())
 
@@ -286,7 +288,7 @@ def _faults(observation: Observation) -> list[dict[str, Any]]:
 
 
 def _lists(observation: Observation, why: Mapping[int, Why]) -> list[dict[str, Any]]:
-    """Return the lists of items that are worth a look, each with its title."""
+    """Return the lists of items worth inspecting, each with its title."""
     worst = (
         observation.worst
         if observation.judge.worth or observation.judged_right_or_wrong == 0
@@ -303,13 +305,13 @@ def _lists(observation: Observation, why: Mapping[int, Why]) -> list[dict[str, A
 
 
 def _parts(items: Sequence[Judged[Any]], why: Mapping[int, Why]) -> list[list[dict[str, Any]]]:
-    """Return the items that are seen at once, and those that are unfolded."""
+    """Return the rows that are visible, and the rows that can be expanded."""
     rows = [_row(item.judgement, why.get(item.number)) for item in items]
     return [part for part in (rows[:SEEN], rows[SEEN:]) if part]
 
 
 def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
-    truth, answer = _plain(judgement.truth), _plain(judgement.answer)
+    truth, answer = _formatted(judgement.truth), _formatted(judgement.answer)
     return {
         "where": judgement.where,
         "why": why,
@@ -325,19 +327,19 @@ def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
 
 def _texts(judgement: Judgement) -> dict[str, str]:
     return {
-        name: _cut(text if isinstance(text, str) else " | ".join(text))
+        name: _truncate(text if isinstance(text, str) else " | ".join(text))
         for name, text in judgement.texts.items()
     }
 
 
-def _cut(text: str) -> str:
-    """Shorten a long text in its middle."""
+def _truncate(text: str) -> str:
+    """Truncate a long text in the middle."""
     half = LONGEST_TEXT // 2
     return text if len(text) <= LONGEST_TEXT else f"{text[:half]} … {text[-half:]}"
 
 
-def _plain(value: Any) -> str | None:
-    """Write a truth or an answer as people do; None if there is none."""
+def _formatted(value: Any) -> str | None:
+    """Format a target or an answer for reading; None if there is none."""
     if value is None:
         return None
     if isinstance(value, float):
@@ -347,5 +349,5 @@ def _plain(value: Any) -> str | None:
             f"{one['text']} ({one['label']})" if isinstance(one, dict) else str(one)
             for one in value
         ]
-        return _cut(", ".join(parts)) or None
-    return _cut(str(value)) or "nothing"
+        return _truncate(", ".join(parts)) or None
+    return _truncate(str(value)) or "nothing"

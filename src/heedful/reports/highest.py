@@ -1,4 +1,4 @@
-"""The few items of the highest values in a stream of many."""
+"""Top-k items of a stream."""
 
 import heapq
 from typing import Generic, TypeVar
@@ -7,10 +7,10 @@ ItemT = TypeVar("ItemT")
 
 
 class Highest(Generic[ItemT]):
-    """Keeps some items; of equal values the earlier items stay.
+    """Keeps the items with the highest values. Among equal values, earlier items are kept.
 
     Args:
-        size: how many are kept.
+        size: number of items to keep.
     """
 
     def __init__(self, size: int) -> None:
@@ -18,11 +18,11 @@ class Highest(Generic[ItemT]):
         self._heap: list[tuple[float, int, ItemT]] = []
 
     def add(self, value: float, number: int, item: ItemT) -> None:
-        """Take in an item.
+        """Add an item.
 
         Args:
-            value: by which it is kept.
-            number: its own in the stream, so that two are never compared themselves.
+            value: the value to rank it by.
+            number: its unique number in the stream, which breaks ties without comparing items.
             item: the item.
         """
         entry = (value, -number, item)
@@ -32,5 +32,5 @@ class Highest(Generic[ItemT]):
             heapq.heappushpop(self._heap, entry)
 
     def sorted(self) -> list[ItemT]:
-        """Return the items, the highest first."""
+        """Return the items, highest value first."""
         return [item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2])[::-1]]

@@ -1,4 +1,4 @@
-"""What is kept of a run's answers to labelled data: numbers of all items, and few items whole."""
+"""Record of a run's answers to labelled data: statistics of all items, and a few whole items."""
 
 from array import array
 from collections import Counter
@@ -13,20 +13,20 @@ from heedful.metrics.measures import Numbers
 from heedful.reports.highest import Highest
 
 SHOWN = 20
-"""Items of a list."""
+"""Maximum number of items in a list."""
 EXPLAINED = 4
-"""Items of a list that are explained; that takes about as long as a hundred answers each."""
+"""Number of explained items per list. Each explanation takes as long as about a hundred answers."""
 LONGEST_EXPLAINED = 256
-"""Most tokens of an item that is explained, each of at most 8 characters on average."""
+"""Maximum number of tokens of an explained item, of at most 8 characters each on average."""
 
 
 class Observation:
-    """Answers beside their truth, as they pass by.
+    """Collects answers and their targets from a stream.
 
-    Its memory grows by some numbers an item; of the items themselves it keeps a few.
+    Memory grows by a few numbers per item. Only a few whole items are kept.
 
     Args:
-        judge: the task's.
+        judge: the task's judge.
     """
 
     def __init__(self, judge: AnyJudge) -> None:
@@ -38,12 +38,12 @@ class Observation:
         self._counts, self._lengths = array("d"), array("q")
         self._decisions, self._pairs = array("d"), array("d")
         self._width = 0
-        self._sure_errors, self._unsure, self._worst = (
+        self._confident_errors, self._unsure, self._worst = (
             Highest[Judged[Any]](SHOWN) for _ in range(3)
         )
 
     def watch(self, answered: Iterable[tuple[Any, Any]]) -> None:
-        """Take in all answers with their records."""
+        """Add all pairs of a record and its answer."""
         for judged in judge_all(self.judge, answered):
             self._add(judged)
 
@@ -65,7 +65,7 @@ class Observation:
         if judgement.confidence is not None:
             self._unsure.add(-judgement.confidence, number, judged)
             if judgement.right is False:
-                self._sure_errors.add(judgement.confidence, number, judged)
+                self._confident_errors.add(judgement.confidence, number, judged)
         if judgement.worth is not None and judgement.right is not True:
             self._worst.add(-judgement.worth, number, judged)
         for fault in judgement.faults:
@@ -76,42 +76,42 @@ class Observation:
 
     @property
     def columns(self) -> Numbers:
-        """The numbers from which the scores follow. Shape (N, K)."""
+        """Item statistics, from which the scores are computed. Shape (N, K)."""
         return np.asarray(self._counts).reshape(self.items, self._width)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each item, and how many of them were read. Shape (N, 2)."""
+        """Number of tokens of each item, and of tokens read. Shape (N, 2)."""
         return np.asarray(self._lengths, dtype=np.int64).reshape(self.items, 2)
 
     @property
     def decisions(self) -> Numbers:
-        """The probability of each decision, and 1 if it is right. Shape (decisions, 2)."""
+        """Probability of each decision, and 1 if it is correct, else 0. Shape (decisions, 2)."""
         return np.asarray(self._decisions).reshape(-1, 2)
 
     @property
     def pairs(self) -> Numbers:
-        """The truth and the answer, where both are numbers. Shape (pairs, 2)."""
+        """Target and answer of the items where both are numbers. Shape (pairs, 2)."""
         return np.asarray(self._pairs).reshape(-1, 2)
 
     @property
     def surest_errors(self) -> list[Judged[Any]]:
-        """Wrong answers that the model was sure of, the surest first."""
-        return self._sure_errors.sorted()
+        """Wrong answers with the highest confidence, highest first."""
+        return self._confident_errors.sorted()
 
     @property
     def least_sure(self) -> list[Judged[Any]]:
-        """Answers that the model was not sure of, the least sure first."""
+        """Answers with the lowest confidence, lowest first."""
         return self._unsure.sorted()
 
     @property
     def worst(self) -> list[Judged[Any]]:
-        """Answers that are furthest from the truth, the furthest first."""
+        """Answers furthest from their targets, furthest first."""
         return self._worst.sorted()
 
     @property
     def worth_explaining(self) -> list[Judged[Any]]:
-        """A few items of which a reader asks why they were answered so, none of them long."""
+        """A few short items with confident errors, uncertain answers, or large deviations."""
         doubtful = [self.surest_errors, self.least_sure]
         lists = doubtful if any(doubtful) else [self.worst] if len(self._pairs) else []
         short = [[judged for judged in items if _is_short(judged)] for items in lists]

@@ -1,4 +1,4 @@
-"""Which words an answer of a report comes from."""
+"""Attributions of a report's answers to the words of their texts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ class Why:
     """The attribution of one answer."""
 
     target: str
-    """What is explained, in words."""
+    """Description of the explained output."""
     method: str
     sides: tuple[Shading, ...]
     notes: tuple[str, ...]
 
 
 def explained(predictor: Predictor, items: Iterable[Judged[Any]]) -> Mapping[int, Why]:
-    """Attribute the answers to some items to their words; of an item with nothing to explain none.
+    """Attribute the answers of items to their words.
 
     Returns:
-        Each by the number of its item.
+        The attributions by item number, without items that have nothing to explain.
     """
     result = {}
     for item in counted(items, "answers explained"):
         settings = ExplainSettings(attention=False, target=item.judgement.doubtful)
         try:
             explanation = explain_record(predictor, item.record, settings)
-        except UserError:  # such as an answer without an entity
+        except UserError:  # nothing to explain, such as an answer without entities
             continue
         for attribution in explanation.attributions:
             result[item.number] = Why(

@@ -1,1 +1,1 @@
-"""``heedful serve``: one process that answers for several runs over HTTP."""
+"""``heedful serve``: an HTTP server that serves several runs from one process."""

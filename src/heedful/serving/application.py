@@ -1,4 +1,4 @@
-"""The ASGI application: the routes of every protocol, and problems in the shape of each."""
+"""The ASGI application: the routes of all protocols, with errors in each protocol's format."""
 
 import functools
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,24 +23,24 @@ from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
 _METHODS = ["GET", "POST"]
-"""Those that routes have."""
+"""HTTP methods of the routes."""
 _NO_OBJECT = ("missing", "model_attributes_type", "dict_type")
-"""What pydantic calls a body that is none, or no object."""
+"""pydantic's error types for a body that is missing or not an object."""
 _NOT_JSON = Problem("validation", "the body is not JSON in UTF-8; send it uncompressed", status=400)
 
 
 def application(service: Service, doors: Doors) -> ASGIApp:
-    """Return the application that answers for a service, which it starts and stops."""
+    """Return the ASGI application of a service. It starts and stops the service."""
     routers = [(protocol, protocol.router(service)) for protocol in PROTOCOLS]
 
     def respond(scope: Scope, problem: Problem) -> Json:
-        status, body = _spoken(scope, routers).render(problem)
+        status, body = _protocol_of(scope, routers).render(problem)
         retry = problem.retry_after
         headers = {"retry-after": str(retry)} if retry is not None else {}
         if status == 401:
             headers["www-authenticate"] = "Bearer"
         if status == 405:  # RFC 9110, section 15.5.6
-            headers["allow"] = _allowed(scope, app.routes)
+            headers["allow"] = _allowed_methods(scope, app.routes)
         return Json(body, status_code=status, headers=headers)
 
     app = _routes(service, routers, respond)
@@ -59,7 +59,7 @@ def application(service: Service, doors: Doors) -> ASGIApp:
         gate,
         allow_origins=service.settings.cors,
         allow_methods=_METHODS,
-        allow_headers=["*"],  # clients' libraries send their own; the origin is what is guarded
+        allow_headers=["*"],  # client libraries send their own headers; the origin is checked
         expose_headers=["x-request-id", "retry-after", "inference-header-content-length"],
     )
 
@@ -69,20 +69,20 @@ def _routes(
     routers: list[tuple[Speaks, APIRouter]],
     respond: Callable[[Scope, Problem], Json],
 ) -> FastAPI:
-    """Return the routes of every protocol."""
+    """Return a FastAPI application with the routes of all protocols."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service.start()
-        # Both are worked out when they are first asked for, while everybody else would wait; here
-        # runs answer their first texts meanwhile.
+        # The document and the routing are built lazily and would block all clients. Build them
+        # now, while the runs warm up.
         app.openapi()
         nowhere = {"type": "http", "method": "GET", "path": "/-", "root_path": "", "headers": []}
         respond(nowhere, Problem("not found", "no such route"))
         yield
         await service.close()
 
-    # The pages that FastAPI has for its routes load scripts from elsewhere.
+    # FastAPI's own documentation pages are off: they load scripts from other sites.
     app = FastAPI(
         title="heedful",
         version=__version__,
@@ -91,7 +91,7 @@ def _routes(
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings = service.settings  # where routes find the limits
+    app.state.settings = service.settings  # routes read the limits from here
     for _, router in routers:
         app.include_router(router)
 
@@ -101,44 +101,44 @@ def _routes(
 
     def render_of(method: str, path: str) -> Render:
         scope = {"type": "http", "method": method, "path": path, "headers": []}
-        return _spoken(scope, routers).render
+        return _protocol_of(scope, routers).render
 
     app.openapi = document  # type: ignore[method-assign]
 
     @app.exception_handler(Problem)
-    async def tell(request: Request, problem: Problem) -> Json:
+    async def handle_problem(request: Request, problem: Problem) -> Json:
         return respond(request.scope, problem)
 
     @app.exception_handler(RequestValidationError)
-    async def tell_what_is_invalid(request: Request, error: RequestValidationError) -> Json:
-        return respond(request.scope, _invalid(error))
+    async def handle_validation_error(request: Request, error: RequestValidationError) -> Json:
+        return respond(request.scope, _problem_of_validation_error(error))
 
     @app.exception_handler(HTTPException)
-    async def tell_what_has_no_route(request: Request, error: HTTPException) -> Json:
-        return respond(request.scope, _refused(error))
+    async def handle_http_error(request: Request, error: HTTPException) -> Json:
+        return respond(request.scope, _problem_of_http_error(error))
 
     @app.exception_handler(Exception)
-    async def tell_nothing(request: Request, error: Exception) -> Json:
+    async def handle_unexpected_error(request: Request, error: Exception) -> Json:
         return respond(request.scope, Problem("internal", "the server failed; its log says how"))
 
     return app
 
 
-def _spoken(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
-    """Return the protocol whose route was asked, or of whose kind the path is, or the first."""
-    for match in (Match.FULL, Match.PARTIAL):  # partial: of another method
+def _protocol_of(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
+    """Return the protocol of the matching route, else of the path's first part, else the first."""
+    for match in (Match.FULL, Match.PARTIAL):  # partial: the path matches, the method does not
         for protocol, router in routers:
             for route in router.routes:
                 if route.matches(scope)[0] is match:
-                    scope.setdefault("route", route)  # for the log, if it was not asked at all
+                    scope.setdefault("route", route)  # for the log, if the router did not run
                     return protocol
     parts = scope["path"].strip("/").split("/")
     behind_run = parts[2:] if parts[0] == "models" else parts
     return BEGINNINGS.get("".join(behind_run[:1]), PROTOCOLS[0])
 
 
-def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
-    """Return the methods that a path takes. What takes GET takes HEAD, for which the gate cares."""
+def _allowed_methods(scope: Scope, routes: Sequence[BaseRoute]) -> str:
+    """Return the methods that a path allows. GET implies HEAD, which the gate handles."""
     allowed = [
         method
         for method in _METHODS
@@ -147,9 +147,9 @@ def _allowed(scope: Scope, routes: Sequence[BaseRoute]) -> str:
     return ", ".join([*allowed, "HEAD"] if "GET" in allowed else allowed)
 
 
-def _refused(error: HTTPException) -> Problem:
-    """Return what is told to who asks for what is not there, or sends what cannot be read."""
-    if error.status_code == 400:  # of FastAPI, of what it cannot read as JSON
+def _problem_of_http_error(error: HTTPException) -> Problem:
+    """Return the problem for a request to an unknown route or with an unreadable body."""
+    if error.status_code == 400:  # raised by FastAPI if the body is not JSON
         return error.__cause__ if isinstance(error.__cause__, Problem) else _NOT_JSON
     if error.status_code == 404:
         return Problem("not found", "there is no such path; GET /openapi.json lists all")
@@ -157,8 +157,8 @@ def _refused(error: HTTPException) -> Problem:
     return Problem(kind, str(error.detail), status=error.status_code)
 
 
-def _invalid(error: RequestValidationError) -> Problem:
-    """Return what is told to who sent a body that is not what its route takes."""
+def _problem_of_validation_error(error: RequestValidationError) -> Problem:
+    """Return the problem for a body that fails the route's validation."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return _NOT_JSON

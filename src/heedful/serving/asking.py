@@ -1,4 +1,4 @@
-"""What protocols share: bodies whose keys are checked by name, routes for each run, and asking."""
+"""Code shared by the protocols: strict request bodies, routes for each run, and prediction."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,13 @@ from heedful.settings import PredictOptions
 
 
 class Body(BaseModel):
-    """What a client sends. A key that is none of its own is refused, and the nearest one named."""
+    """A request body. An unknown key is rejected, with the closest known key in the message."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _know_every_key(cls, body: Any) -> Any:
+    def _reject_unknown_keys(cls, body: Any) -> Any:
         if isinstance(body, dict):
             for key in body:
                 if key not in cls.model_fields:
@@ -35,11 +35,11 @@ class Body(BaseModel):
 
 T = TypeVar("T")
 Several = Annotated[list[T], Field(fail_fast=True)]
-"""A list in a body. Only its first wrong element is looked at: a list of all would take long."""
+"""A list in a body. Validation stops at the first invalid element, to save time."""
 
 
 class Reply(BaseModel):
-    """What a client gets."""
+    """A response body."""
 
 
 RunName = Annotated[str, Path(description="Name of a run.", examples=["tickets"])]
@@ -54,26 +54,28 @@ def _unnamed() -> None:
 
 
 NamedRun = str | None
-"""The run that a path names; None where it names none, for the first that can answer."""
+"""The run named by the path. None if the path names no run: the first capable run answers."""
 
 UNNAMED, NAMED = Depends(_unnamed), Depends(_named)
 
 JSON_EXPECTED = "the body must be a JSON object, sent as Content-Type: application/json"
-"""What is said of a body that is not."""
+"""Error message for a body that is not a JSON object."""
 
 SCHEMA = "#/components/schemas/{model}"
-"""Where the OpenAPI document describes a body."""
+"""Reference to a body's schema in the OpenAPI document."""
 
 PREFIX = "/models/{run}"
-"""What stands before a path that names a run."""
+"""Prefix of paths that name a run."""
 
 
 def for_each_run(routes_for: Callable[[Any], APIRouter]) -> APIRouter:
-    """Return routes twice: for the first run that can answer, and under each run's own path.
+    """Return the routes twice: without a run name in the path, and under each run's path.
+
+    Without a name, the first capable run answers.
 
     Args:
-        routes_for: makes the routes, whose endpoints take a `NamedRun` from the dependency that it
-            is given.
+        routes_for: builds the routes. Their endpoints get a `NamedRun` from the dependency passed
+            to it.
     """
     routes = APIRouter(route_class=JsonRoute)
     routes.include_router(routes_for(UNNAMED))
@@ -87,32 +89,37 @@ async def ask(
     """Return a run's answers to texts, or to tuples of texts.
 
     Raises:
-        Problem: the run does not read such texts, or an option or a limit stands against it.
+        Problem: the run does not accept such texts, an option is invalid, or a limit is exceeded.
     """
     settings = served.settings(**options)
     return await service.answer(served, records_of(served, texts), settings)
 
 
 def first_error(errors: Sequence[Any]) -> str:
-    """Say what is wrong with a body, in a line, without what it holds.
+    """Return a one-line message about the first error in a body, without the body's content.
 
     Args:
-        errors: as pydantic lists them; of a value that may be of several types, those of each.
+        errors: pydantic's list of errors. For a union type it has the errors of each member type.
     """
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body" and not _is_type(part))
-    return f"{where}: {first['msg']}" if where else str(first["msg"])
+    location = ".".join(str(part) for part in first["loc"] if part != "body" and not _is_type(part))
+    return f"{location}: {first['msg']}" if location else str(first["msg"])
 
 
 def _is_type(part: int | str) -> bool:
-    """Tell whether a part of where an error is names one of the types that a value may have."""
+    """Return whether a part of an error's location names a member type of a union."""
     return isinstance(part, str) and (part in _TYPES or "[" in part)
 
 
 def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
-    """Return a problem that names options of heedful as a protocol does."""
+    """Return the problem with heedful's option names replaced by the protocol's.
+
+    Args:
+        problem: the problem.
+        names: heedful's option names to the protocol's.
+    """
     options = "|".join(names)
-    message = re.sub(  # what stands in quotes is a client's
+    message = re.sub(  # quoted text comes from the client: leave it unchanged
         rf"""(?<!\w)(?:'[^']*'|"[^"]*")|\b(?:{options})\b""",
         lambda match: names.get(match[0], match[0]),
         problem.message,
@@ -121,9 +128,9 @@ def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
 
 
 _TYPES = ("str", "int", "float", "bool")
-"""What pydantic calls the plain types of a union; it writes others with brackets."""
+"""pydantic's names of the plain types in a union. Other types are written with brackets."""
 
-_SAYS = {
+_DESCRIPTIONS = {
     400: "The request is not one that can be answered.",
     401: "The API key is missing or wrong.",
     404: "There is no such run.",
@@ -138,28 +145,28 @@ _SAYS = {
 
 
 def described(failure: type[BaseModel], when: str = "Anything else.") -> dict[str, Any]:
-    """Return what OpenAPI says of an error, by the name of its body.
+    """Return the OpenAPI description of an error response, which references its body by name.
 
-    A ``model`` would be another validator for each status of each route, which takes a server
-    seconds and checks nothing.
+    FastAPI would build a validator for a ``model`` of each status of each route. That takes seconds
+    at startup and checks nothing.
 
     Args:
-        failure: the body; `heedful.serving.openapi` describes it.
-        when: when it is sent.
+        failure: the class of the body; `heedful.serving.openapi` adds its schema.
+        when: description of when it is sent.
     """
     schema = {"$ref": SCHEMA.format(model=failure.__name__)}
     return {"description": when, "content": {"application/json": {"schema": schema}}}
 
 
 def problems(failure: type[BaseModel], *more: int) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of a protocol's errors.
+    """Return the OpenAPI descriptions of a protocol's error responses, by status.
 
     Args:
-        failure: the body of all of them.
-        more: statuses beside those that every protocol has.
+        failure: the class of their body.
+        more: statuses in addition to those that every protocol has.
     """
     statuses = sorted({401, 404, 413, 422, 429, 500, 503, *more})
     documented: dict[int | str, dict[str, Any]] = {
-        status: described(failure, _SAYS[status]) for status in statuses
+        status: described(failure, _DESCRIPTIONS[status]) for status in statuses
     }
     return documented | {"default": described(failure)}

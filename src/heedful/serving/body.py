@@ -1,4 +1,4 @@
-"""The body of a request: read once within limits, then given to the routes in one piece."""
+"""The body of a request: read once within limits, then passed whole to the routes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from starlette.types import Message, Receive
 
 _DISCARD_SECONDS = 2.0
-_MOST_LOGGED = 10_000
+_MAX_LOGGED = 10_000
 
 
 class ClientLeftError(Exception):
-    """Nobody is there to be answered."""
+    """The client has disconnected."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Load:
-    """What a server is working on."""
+    """The current load of a server."""
 
     requests: int = 0
     body_bytes: int = 0
-    """Of all bodies that are in memory."""
+    """Total size of the request bodies in memory."""
 
 
 class Body:
     """The body of one request.
 
     Args:
-        receive: gives its parts.
-        load: counts what is in memory.
+        receive: the ASGI callable that returns its parts.
+        load: counts the bytes in memory.
     """
 
     def __init__(self, receive: Receive, load: Load) -> None:
@@ -39,18 +39,18 @@ class Body:
         self._left = asyncio.Event()
         self.content = b""
         self.expected = True
-        """Whether there is more to come."""
+        """Whether more of the body is still to be received."""
 
     @property
     def start(self) -> str:
-        """What it begins with, for the log."""
-        return self.content[:_MOST_LOGGED].decode("utf-8", errors="backslashreplace")
+        """The first bytes of the body as text, for the log."""
+        return self.content[:_MAX_LOGGED].decode("utf-8", errors="backslashreplace")
 
     async def read(self) -> AsyncIterator[int]:
-        """Read the body, and yield after each part how many bytes it has so far.
+        """Read the body, and yield the number of bytes read so far after each part.
 
         Raises:
-            ClientLeftError: before all of it came.
+            ClientLeftError: the client disconnected before the end of the body.
         """
         parts = []
         while self.expected:
@@ -61,7 +61,11 @@ class Body:
         self.content = b"".join(parts)
 
     async def discard(self, most: int) -> None:
-        """Read on for a moment, so that the client has sent all and reads what it is told."""
+        """Read and drop the rest for a moment, so that the client can finish sending and read.
+
+        Args:
+            most: the most bytes to read.
+        """
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
                 size = 0
@@ -71,12 +75,12 @@ class Body:
             return
 
     def forget(self) -> None:
-        """Count the body as no longer in memory."""
+        """Subtract the body from the bytes in memory."""
         self._load.body_bytes -= self._held
         self._held = 0
 
     async def again(self) -> Message:
-        """Give the routes the whole body, and then that the client has left, once it has."""
+        """Return the whole body as an ASGI message; later, wait and return the disconnect."""
         if not self._replayed:
             self._replayed = True
             return {"type": "http.request", "body": self.content, "more_body": False}
@@ -84,7 +88,7 @@ class Body:
         return {"type": "http.disconnect"}
 
     async def wait_until_left(self) -> None:
-        """Return when the client has left, or has its answer."""
+        """Return once the client has disconnected or the response is complete."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._left.set()

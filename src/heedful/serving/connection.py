@@ -1,7 +1,7 @@
-"""One connection: uvicorn's protocol, with the limits that uvicorn lacks.
+"""One connection: uvicorn's HTTP protocol, with the time limits that uvicorn lacks.
 
-uvicorn closes a connection that is idle after an answer, and refuses a head of over 16 KiB. But it
-waits forever for the head of a request, and for a client that does not read its answer.
+uvicorn closes a connection that is idle after a response, and rejects request heads of over 16 KiB.
+But it waits forever for the head of a request, and for a client that does not read its response.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from uvicorn.server import ServerState
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConnectionLimits:
-    """What a connection may do."""
+    """Limits of connections."""
 
     connections: int
-    """Most connections; the next one is dropped."""
+    """Maximum number of connections; further ones are dropped."""
     read_seconds: float
-    """In which the head of a request must come."""
+    """Timeout for receiving the head of a request."""
     write_seconds: float
-    """In which the client must take the next part of an answer."""
+    """Timeout for the client to read the next part of a response."""
 
 
 class Connection(H11Protocol):
-    """A connection within limits.
+    """A connection with limits.
 
     Args:
         limits: the limits.
-        config: of uvicorn.
-        server_state: what its connections share.
-        app_state: what the application shares.
-        _loop: the event loop, which uvicorn may name.
+        config: uvicorn's configuration.
+        server_state: uvicorn's state, shared by its connections.
+        app_state: state of the application.
+        _loop: the event loop, if uvicorn passes one.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Connection(H11Protocol):
         self._writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the head of a request, unless there are too many connections."""
+        """Start the head timeout, or drop the connection if there are too many."""
         super().connection_made(transport)
         if len(self.connections) > self._limits.connections:
             transport.abort()
@@ -60,13 +60,13 @@ class Connection(H11Protocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all clocks."""
+        """Cancel both timeouts."""
         self._stop_reading()
         self._stop_writing()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request, and wait for the rest of its head if that is not all."""
+        """Process received data, and keep the head timeout until the head is complete."""
         super().data_received(data)
         if self.conn.their_state is h11.IDLE:
             self._await_head()
@@ -74,17 +74,17 @@ class Connection(H11Protocol):
             self._stop_reading()
 
     def pause_writing(self) -> None:
-        """Wait for the client to read."""
+        """Start the write timeout: the client must read."""
         super().pause_writing()
         self._await_reader()
 
     def resume_writing(self) -> None:
-        """Go on, for the client has read."""
+        """Cancel the write timeout: the client has read."""
         super().resume_writing()
         self._stop_writing()
 
     def on_response_complete(self) -> None:
-        """Wait for the client to read what is left of its answer."""
+        """Start the write timeout if a part of the response is still unsent."""
         if self.transport.get_write_buffer_size():
             self._await_reader()
         super().on_response_complete()
@@ -99,7 +99,10 @@ class Connection(H11Protocol):
             self._writing = self.loop.call_later(seconds, self._check_reader, self.cycle)
 
     def _check_reader(self, cycle: RequestResponseCycle) -> None:
-        """Drop a client that has not read its answer, but not one that is at the next already."""
+        """Drop a client that has not read its response.
+
+        If it has gone on to its next response, restart the timeout instead.
+        """
         self._writing = None
         if self.transport.get_write_buffer_size():
             if self.cycle is cycle:

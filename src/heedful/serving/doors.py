@@ -1,4 +1,4 @@
-"""Who may ask: host names, pages of other origins, and the API key."""
+"""Access control: allowed host names, cross-origin pages, and the API key."""
 
 import hmac
 import ipaddress
@@ -14,42 +14,42 @@ from heedful.serving.problem import Problem
 from heedful.settings import ServeSettings
 
 KEY_VARIABLE = "HEEDFUL_API_KEY"
-_SHORTEST_KEY = 16
+_MIN_KEY = 16
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
-_USUAL = {"http": 80, "https": 443}
-"""Ports that an address does not name."""
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+"""Default port of each scheme."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doors:
-    """Lets requests in, or not."""
+    """Decides which requests are allowed."""
 
     hosts: frozenset[str]
-    """Names that the server goes by, in small letters."""
+    """Host names of the server, in lower case."""
     any_address: bool
-    """Whether it goes by every IP address, too. No page can make a browser send one as the name of
-    its own host, as DNS rebinding does with a name."""
+    """Whether any IP address is also accepted as the host. This is safe from DNS rebinding, which
+    needs a host name that the attacker controls."""
     origins: frozenset[str]
-    """Pages that may use it from a browser."""
+    """Origins whose pages may use the server from a browser."""
     key: bytes | None
-    """What clients must know."""
+    """The API key that clients must send, if any."""
 
     def check(self, headers: Mapping[bytes, bytes], *, needs_key: bool) -> None:
-        """Let a request in.
+        """Check that a request is allowed.
 
         Args:
-            headers: of the request, with names in small letters.
-            needs_key: whether what it asks for is behind the key.
+            headers: headers of the request, with names in lower case.
+            needs_key: whether the path requires the API key.
 
         Raises:
-            Problem: it is for another host, from a page elsewhere, or does not know the key.
+            Problem: the host or the origin is not allowed, or the API key is missing or wrong.
         """
         host, port = _host_of(headers.get(b"host", b""))
-        if not self._is_ours(host):
+        if not self._allows_host(host):
             message = "this server does not go by that host name; --allow-host adds names"
             raise Problem("forbidden", message, status=421)
         origin = headers.get(b"origin")
-        if origin is not None and not self._may_use(origin, host, port):
+        if origin is not None and not self._allows_origin(origin, host, port):
             raise Problem(
                 "forbidden", "pages of that origin may not use this server; --cors names more"
             )
@@ -58,31 +58,34 @@ class Doors:
             if scheme.lower() != b"bearer" or not hmac.compare_digest(key.strip(), self.key):
                 raise Problem("unauthorised", "the API key is missing or wrong")
 
-    def _is_ours(self, host: str) -> bool:
+    def _allows_host(self, host: str) -> bool:
         return host in self.hosts or (self.any_address and _is_address(host))
 
-    def _may_use(self, origin: bytes, host: str, port: int | None) -> bool:
-        """Tell whether a page is one of the server's own, or named."""
+    def _allows_origin(self, origin: bytes, host: str, port: int | None) -> bool:
+        """Return whether an origin is the server's own, or one that the settings allow."""
         text = origin.decode("latin-1")
         if text in self.origins or "*" in self.origins:
             return True
         try:
             page = urlsplit(text)
-            page_port = page.port or _USUAL.get(page.scheme)
+            page_port = page.port or _DEFAULT_PORTS.get(page.scheme)
         except ValueError:
             return False
         if page.hostname is None or not (page.hostname == host or page.hostname in self.hosts):
             return False
-        # A proxy before it has the usual port; what has it on the same machine is another's page.
-        ports = {port} if port is not None else {*_USUAL.values()}
-        return page_port in (ports if page.hostname in _LOCAL else ports | {*_USUAL.values()})
+        # A reverse proxy in front uses a default port. But a page at a default port of the local
+        # machine may belong to another program.
+        ports = {port} if port is not None else {*_DEFAULT_PORTS.values()}
+        return page_port in (
+            ports if page.hostname in _LOCAL else ports | {*_DEFAULT_PORTS.values()}
+        )
 
 
 def doors(settings: ServeSettings) -> Doors:
-    """Return what the settings say of who may ask.
+    """Return the access control that the settings describe.
 
     Raises:
-        UserError: the API key cannot be read, or is too short to be one.
+        UserError: the API key cannot be read, is too short, or has invalid characters.
     """
     unspecified = _is_address(settings.host) and ipaddress.ip_address(settings.host).is_unspecified
     hosts = {name.lower() for name in settings.allow_host} | _LOCAL
@@ -99,7 +102,7 @@ def doors(settings: ServeSettings) -> Doors:
 
 
 def is_open(settings: ServeSettings) -> bool:
-    """Tell whether other machines can reach the server."""
+    """Return whether other machines can reach the server."""
     return settings.host.lower() != "localhost" and not (
         _is_address(settings.host) and ipaddress.ip_address(settings.host).is_loopback
     )
@@ -117,15 +120,15 @@ def _read_key(path: Path | None) -> bytes | None:
         key, source = os.environ[KEY_VARIABLE].strip(), KEY_VARIABLE
     else:
         return None
-    if len(key) < _SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
+    if len(key) < _MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
         raise UserError(
-            f"{source}: a key is {_SHORTEST_KEY} or more printable ASCII characters without spaces"
+            f"{source}: a key is {_MIN_KEY} or more printable ASCII characters without spaces"
         )
     return key.encode("ascii")
 
 
 def _host_of(header: bytes) -> tuple[str, int | None]:
-    """Return the host of a Host header, in small letters, '' if it has none; and its port."""
+    """Return the lower-case host of a Host header, or '' if it has none, and the port."""
     try:
         address = urlsplit(f"//{header.decode('ascii')}")
         return address.hostname or "", address.port

@@ -1,4 +1,4 @@
-"""An example of every request and reply, for the OpenAPI document. A test sends each request."""
+"""Example requests and responses for the OpenAPI document. A test sends each request."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ REPLIES: dict[str, Any] = {
     "GET /v2/models/{model}": _METADATA,
     "GET /v2/models/{model}/ready": {"name": "tickets", "ready": True},
 }
-"""Replies to requests without a body, by method and path; the same under a run's own path."""
+"""Responses to requests without a body, by method and path. They hold under a run's path too."""
 
 EXCHANGES: dict[str, tuple[Any, Any]] = {
     "/api/runs/{run}/predict": (
@@ -136,4 +136,4 @@ EXCHANGES: dict[str, tuple[Any, Any]] = {
     "/pipeline/sentence-similarity": ({"inputs": _COMPARED}, [0.86, 0.08]),
     "/v2/models/{model}/infer": ({"inputs": [_BYTES], "outputs": [{"name": "label"}]}, _INFERRED),
 }
-"""Requests with a body and their replies, by path; the same under a run's own path."""
+"""Request and response bodies of POST requests, by path. They hold under a run's path too."""

@@ -1,4 +1,4 @@
-"""One request and its answer, as logs and metrics see them."""
+"""One request and its response, as recorded for logs and metrics."""
 
 import re
 import time
@@ -11,34 +11,34 @@ _WELL_FORMED = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 @dataclass(kw_only=True, slots=True)
 class Exchange:
-    """What happens to a request."""
+    """Record of a request and its response."""
 
     id: str
     started: float = field(default_factory=time.perf_counter)
     status: int | None = None
-    """Of the answer, once it has begun."""
+    """HTTP status of the response, once it has started."""
     bytes_in: int = 0
     bytes_out: int = 0
     run: str | None = None
-    """The run that answers."""
+    """Name of the run that answers."""
     items: int = 0
-    """Texts that it was asked for."""
+    """Number of texts in the request."""
     tokens: int = 0
-    """Their tokens."""
+    """Number of tokens of the texts."""
     queue_seconds: float = 0.0
-    """How long they waited for their first batch."""
+    """Seconds that the texts waited for their first batch."""
 
     @property
     def seconds(self) -> float:
-        """Seconds since the request began."""
+        """Seconds since the start of the request."""
         return time.perf_counter() - self.started
 
 
 CURRENT: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
-"""The exchange that the running task is part of."""
+"""The exchange of the current asyncio task."""
 
 
 def request_id(wanted: bytes | None) -> str:
-    """Return the id that a client wants for its request if it is well-formed, or a new one."""
+    """Return the request id that the client sent if it is well-formed, else a new one."""
     text = (wanted or b"").decode("latin-1")
     return text if _WELL_FORMED.fullmatch(text) else uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Explanations for clients: one at a time, in a thread of their own, beside the lanes."""
+"""Explanations: computed one at a time in a separate thread, in parallel with the lanes."""
 
 import asyncio
 import math
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class Explainer:
-    """Explains answers of runs.
+    """Explains the answers of runs.
 
     Args:
-        settings: the limits.
+        settings: the server's settings, with the limits.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -48,12 +48,16 @@ class Explainer:
 
         Args:
             served: the run.
-            record: of its task.
-            settings: what is explained, and how.
-            make: turns the explanation into what the client gets.
+            record: a record of the run's task.
+            settings: what to explain, and how.
+            make: turns the explanation into the result; called in the worker thread.
+
+        Returns:
+            The result of ``make``.
 
         Raises:
-            Problem: the run is not ready, others wait already, or there is nothing to explain.
+            Problem: the run is not ready, too many explanations are pending, or the record cannot
+                be explained.
         """
         if not served.warm:
             raise Problem("not ready", f"{served.name} is not ready yet", retry_after=1)
@@ -65,9 +69,9 @@ class Explainer:
             exchange.run = served.name
             exchange.items += 1
         predictor, loop = served.predictor, asyncio.get_running_loop()
-        left = threading.Event()
+        disconnected = threading.Event()
         work = self._thread.submit(
-            lambda: make(self._explanation(predictor, record, settings, left))
+            lambda: make(self._explanation(predictor, record, settings, disconnected))
         )
         self._pending += 1
         work.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended))
@@ -76,29 +80,36 @@ class Explainer:
         except UserError as error:
             raise refusal(error) from None
         finally:
-            left.set()
+            disconnected.set()
 
     def _ended(self) -> None:
         self._pending -= 1
 
     def _explanation(
-        self, predictor: Predictor, record: Any, settings: ExplainSettings, left: threading.Event
+        self,
+        predictor: Predictor,
+        record: Any,
+        settings: ExplainSettings,
+        disconnected: threading.Event,
     ) -> Explanation:
-        """Explain in the thread that does so, with half of all threads at most.
+        """Compute the explanation in the worker thread, with half of the CPU threads.
 
         Raises:
-            ClientLeftError: before it was done.
+            ClientLeftError: the client disconnected before the explanation was done.
+            Problem: the text has too many tokens.
         """
         started = time.perf_counter()
-        torch.set_num_threads(self._threads)  # of this thread alone
+        torch.set_num_threads(self._threads)  # affects only this thread
         (fitted,) = predictor.encode([record], predictor.settings)
-        most = self._settings.explain_tokens
-        if fitted.tokens_total > most:
-            message = f"the text has {fitted.tokens_total:,} tokens; up to {most:,} are explained"
+        max_tokens = self._settings.explain_tokens
+        if fitted.tokens_total > max_tokens:
+            message = (
+                f"the text has {fitted.tokens_total:,} tokens; up to {max_tokens:,} are explained"
+            )
             raise Problem("too many", message)
 
         def check() -> None:
-            if left.is_set():
+            if disconnected.is_set():
                 raise ClientLeftError
 
         explanation = explain_record(predictor, record, settings, check=check)

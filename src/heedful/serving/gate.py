@@ -1,6 +1,6 @@
-"""Between the socket and the routes: who may ask, how much, and for how long.
+"""ASGI middleware in front of the routes: access control, size limits and timeouts.
 
-Every request passes through here, so no protocol can forget a limit.
+Every request passes through the gate, so no protocol can forget a limit.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from heedful.serving.problem import Problem
 from heedful.serving.wire import Json
 from heedful.settings import ServeSettings
 
-_BODIES_AT_ONCE = 32
-"""How many bodies of the largest size may be in memory at once."""
+_MAX_BODIES = 32
+"""Maximum number of bodies of the largest size in memory at once."""
 _CLIENT_LEFT = 499
 _HEADERS = [(b"x-content-type-options", b"nosniff")]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -28,33 +28,33 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """An ASGI application around another."""
+    """An ASGI application that wraps another one."""
 
     app: ASGIApp
     settings: ServeSettings
     doors: Doors
     metrics: Metrics
     respond: Callable[[Scope, Problem], Json]
-    """A problem in the shape of the protocol whose route was asked."""
+    """Returns the response for a problem, in the format of the requested route's protocol."""
     overloaded: Callable[[], Problem | None]
-    """What to tell everybody, while nobody could be answered."""
+    """Returns the problem for all requests while every queue is full, else None."""
     open_paths: frozenset[str]
-    """Paths that answer without the key, however busy the server is."""
+    """Paths that need no API key and answer even if the server is busy."""
     load: Load = field(default_factory=Load)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle a request, or what else a server may call an application for."""
+        """Handle a request, or another kind of ASGI event."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        scope = _in_origin_form(scope)
+        scope = _to_origin_form(scope)
         headers = dict(scope["headers"])
         exchange = Exchange(id=request_id(headers.get(b"x-request-id")))
         CURRENT.set(exchange)
         body = Body(receive, self.load)
-        closing = _is_framed_twice(headers)
-        method, send = scope["method"], _noting(send, exchange, body, closing=closing)
-        if method == "HEAD":  # what GET answers, but for its body
+        closing = _has_ambiguous_length(headers)
+        method, send = scope["method"], _recording(send, exchange, body, closing=closing)
+        if method == "HEAD":  # the response of GET without its body
             scope, send = {**scope, "method": "GET"}, _without_body(send)
         self.load.requests += 1
         try:
@@ -72,14 +72,14 @@ class Gate:
         exchange: Exchange,
         send: Send,
     ) -> None:
-        """Read a request's body if it may come in, and answer it within its time."""
+        """Check a request, read its body, and answer it within the timeout."""
         try:
             async with asyncio.timeout(self.settings.timeout):
                 self._check(scope, headers)
                 await self._read(headers, body)
                 exchange.bytes_in = len(body.content)
-                if scope["method"] == "POST" and (full := self.overloaded()) is not None:
-                    raise full  # before anything is made of what it asks for
+                if scope["method"] == "POST" and (overload := self.overloaded()) is not None:
+                    raise overload  # before any work on the request
                 await self._handle(scope, body, exchange, send)
             return
         except ClientLeftError:
@@ -95,7 +95,7 @@ class Gate:
             await self.respond(scope, problem)(scope, body.again, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        if _is_framed_twice(headers):
+        if _has_ambiguous_length(headers):
             message = "a request has either a Content-Length or a Transfer-Encoding"
             raise Problem("validation", message, status=400)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
@@ -105,33 +105,33 @@ class Gate:
             raise Problem("overloaded", "too many requests at once", status=503, retry_after=1)
 
     async def _read(self, headers: dict[bytes, bytes], body: Body) -> None:
-        most = self.settings.max_body
+        max_bytes = self.settings.max_body
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length[:20]) > most:
-            raise Problem("too large", f"a body may have at most {most:,} bytes")
+        if length.isdigit() and int(length[:20]) > max_bytes:
+            raise Problem("too large", f"a body may have at most {max_bytes:,} bytes")
         try:
             async with asyncio.timeout(self.settings.read_timeout):
                 async for size in body.read():
-                    if size > most:
-                        raise Problem("too large", f"a body may have at most {most:,} bytes")
-                    if self.load.body_bytes > _BODIES_AT_ONCE * most:
+                    if size > max_bytes:
+                        raise Problem("too large", f"a body may have at most {max_bytes:,} bytes")
+                    if self.load.body_bytes > _MAX_BODIES * max_bytes:
                         raise Problem("overloaded", "too much is being sent", retry_after=1)
         except TimeoutError:
             message = f"the body did not come within {self.settings.read_timeout:g} s"
             raise Problem("validation", message, status=408) from None
 
     async def _handle(self, scope: Scope, body: Body, exchange: Exchange, send: Send) -> None:
-        """Let the routes answer, until they have or the client has left."""
-        left = asyncio.create_task(body.wait_until_left())
+        """Let the routes answer, and cancel them if the client disconnects."""
+        disconnected = asyncio.create_task(body.wait_until_left())
         handled = asyncio.ensure_future(self.app(scope, body.again, send))
         try:
-            await asyncio.wait({left, handled}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnected, handled}, return_when=asyncio.FIRST_COMPLETED)
             if handled.done() and (error := handled.exception()) is not None:
                 log("failure", {"id": exchange.id}, error=error)
         finally:
-            left.cancel()
+            disconnected.cancel()
             handled.cancel()
-            await asyncio.wait({left, handled})
+            await asyncio.wait({disconnected, handled})
 
     def _record(self, scope: Scope, method: str, exchange: Exchange, body: Body) -> None:
         route = getattr(scope.get("route"), "path", "none")
@@ -161,32 +161,32 @@ class Gate:
         log("request", fields)
 
 
-def _in_origin_form(scope: Scope) -> Scope:
-    """Return a request without the host in its target, as some proxies send it.
+def _to_origin_form(scope: Scope) -> Scope:
+    """Convert a request target in absolute form, as some proxies send it, to origin form.
 
-    That host then counts, whatever the header says (RFC 9112, section 3.2.2).
+    The host in the target then overrides the Host header (RFC 9112, section 3.2.2).
     """
-    scheme, separator, rest = scope["path"].partition("://")
+    scheme, separator, target = scope["path"].partition("://")
     if not separator or scheme.lower() not in ("http", "https"):
         return scope
-    host, _, path = rest.partition("/")
-    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
-    headers = [*others, (b"host", host.encode("latin-1", "replace"))]
+    host, _, path = target.partition("/")
+    other_headers = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    headers = [*other_headers, (b"host", host.encode("latin-1", "replace"))]
     raw_path = scope["raw_path"].partition(b"://")[2].partition(b"/")[2]
     return {**scope, "path": f"/{path}", "raw_path": b"/" + raw_path, "headers": headers}
 
 
-def _is_framed_twice(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether two headers say where a body ends.
+def _has_ambiguous_length(headers: dict[bytes, bytes]) -> bool:
+    """Return whether a request has both a Content-Length and a Transfer-Encoding.
 
-    A proxy may read the one and this server the other: the connection may not go on (RFC 9112,
+    A proxy may follow one and this server the other, so the connection must be closed (RFC 9112,
     section 6.1).
     """
     return b"content-length" in headers and b"transfer-encoding" in headers
 
 
 def _without_body(send: Send) -> Send:
-    """Return a ``send`` for an answer of which only the head is wanted."""
+    """Return a ``send`` that sends only the head of a response."""
 
     async def bodiless(message: Message) -> None:
         if message["type"] == "http.response.body":
@@ -196,21 +196,21 @@ def _without_body(send: Send) -> Send:
     return bodiless
 
 
-def _noting(send: Send, exchange: Exchange, body: Body, *, closing: bool) -> Send:
-    """Return a ``send`` that notes what is sent, and adds the headers that every answer has.
+def _recording(send: Send, exchange: Exchange, body: Body, *, closing: bool) -> Send:
+    """Return a ``send`` that records the response and adds the common headers.
 
     Args:
-        send: sends an answer.
-        exchange: takes the notes.
-        body: of the request.
-        closing: whether the connection ends with the answer.
+        send: sends the response.
+        exchange: the record to update.
+        body: body of the request.
+        closing: whether to close the connection after the response.
     """
 
     async def noting(message: Message) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
             headers = [(b"x-request-id", exchange.id.encode()), *_HEADERS]
-            if closing or body.expected:  # nobody will read the rest
+            if closing or body.expected:  # the rest of the request will not be read
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": [*message.get("headers", []), *headers]}
         else:

@@ -1,7 +1,7 @@
-"""A run's lane: requests are encoded, wait in its queue, and are computed in batches.
+"""A run's lane: it encodes requests, queues them, and computes them in batches.
 
-All of this is on the event loop but for two things: texts are encoded in one thread of the service,
-and batches are computed in one thread of the lane.
+Two steps run outside the event loop: texts are encoded in one thread of the service, and batches
+are computed in one thread of the lane.
 """
 
 import asyncio
@@ -27,19 +27,19 @@ from heedful.settings import PredictSettings, ServeSettings
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
-_KEPT = 0.8
-"""How much of what was measured is kept when something new is."""
+_DECAY = 0.8
+"""Decay factor of the moving averages: the weight of the old value."""
 
-_UNKNOWN = 4
-"""Batches that may wait before it is known how long a full one takes."""
+_UNTIMED_BATCHES = 4
+"""Number of batches that may be queued before the time of a full batch is known."""
 
 
 class Turns:
-    """Shares out the threads of the machine: which lanes compute, and with how many threads each.
+    """Shares the CPU threads: decides which lanes compute, and with how many threads each.
 
     Args:
-        threads: CPU threads in all.
-        lanes: how many lanes there are.
+        threads: total number of CPU threads.
+        lanes: number of lanes.
     """
 
     def __init__(self, threads: int, lanes: int) -> None:
@@ -48,7 +48,7 @@ class Turns:
         self._busy = 0
 
     async def __aenter__(self) -> int:
-        """Wait for a turn, and return how many threads to compute with."""
+        """Wait for a turn, and return the number of threads to use."""
         self._busy += 1
         try:
             await self._free.acquire()
@@ -65,56 +65,56 @@ class Turns:
 
 @dataclass(kw_only=True, slots=True)
 class Speed:
-    """How fast a lane has answered lately, in batches of each size: small ones are slow."""
+    """Recent throughput of a lane by batch size: small batches take longer per token."""
 
     tokens: float = 0.0
     seconds: float = 0.0
     tokens_per_character: float = 0.0
     _by_size: dict[int, float] = field(default_factory=dict)
-    """Seconds for a token, by the binary digits of the number of a batch's tokens."""
+    """Seconds per token, by the bit length of the batch's number of tokens."""
 
     @property
     def tokens_per_second(self) -> float:
-        """The speed of the latest batches, or 0 before anything was computed."""
+        """Throughput of the latest batches, or 0 before the first batch."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     def learn(self, tokens: int, seconds: float) -> None:
-        """Take in what a batch took."""
-        self.tokens = _KEPT * self.tokens + tokens
-        self.seconds = _KEPT * self.seconds + seconds
-        size, each = tokens.bit_length(), seconds / tokens
-        before = self._by_size.get(size, each)
-        self._by_size[size] = _KEPT * before + (1 - _KEPT) * each
+        """Update the averages with the time of a batch."""
+        self.tokens = _DECAY * self.tokens + tokens
+        self.seconds = _DECAY * self.seconds + seconds
+        size, seconds_per_token = tokens.bit_length(), seconds / tokens
+        previous = self._by_size.get(size, seconds_per_token)
+        self._by_size[size] = _DECAY * previous + (1 - _DECAY) * seconds_per_token
 
     def knows(self, tokens: int) -> bool:
-        """Tell whether a batch of at least so many tokens was computed."""
+        """Return whether a batch of at least about this many tokens has been computed."""
         return max(self._by_size, default=0) >= tokens.bit_length()
 
     def expected(self, tokens: float) -> float:
-        """Return the seconds that a batch will take, by those of the same size, or near to it.
+        """Return the estimated seconds of a batch, from batches of the same or the nearest size.
 
-        By smaller ones it is too long, and it is 0 before anything was computed.
+        An estimate from smaller batches is too high. It is 0 before the first batch.
         """
         size = int(tokens).bit_length()
-        smaller = [known for known in self._by_size if known <= size]
-        near = max(smaller) if smaller else min(self._by_size, default=0)
-        return tokens * self._by_size.get(near, 0.0)
+        smaller = [measured for measured in self._by_size if measured <= size]
+        nearest = max(smaller) if smaller else min(self._by_size, default=0)
+        return tokens * self._by_size.get(nearest, 0.0)
 
     def learn_size(self, tokens: int, characters: int) -> None:
-        """Take in how many tokens the characters of a request's texts became."""
-        each = tokens / characters
-        self.tokens_per_character = _KEPT * self.tokens_per_character + (1 - _KEPT) * each
+        """Update the average number of tokens per character with a request's counts."""
+        ratio = tokens / characters
+        self.tokens_per_character = _DECAY * self.tokens_per_character + (1 - _DECAY) * ratio
 
 
 class Lane:
-    """What a run's requests go through.
+    """Processes the requests of one run.
 
     Args:
-        name: of the run.
-        turns: shared with the other lanes.
-        encoder: the thread that encodes texts, also shared.
-        settings: the limits.
-        metrics: what counts batches.
+        name: name of the run.
+        turns: shares the CPU threads with the other lanes.
+        encoder: the thread that encodes texts, shared with the other lanes.
+        settings: the server's settings, with the limits.
+        metrics: the metrics that count batches.
     """
 
     def __init__(
@@ -134,15 +134,15 @@ class Lane:
         self.settings = settings
         self._metrics = metrics
         self._encoding: list[int] = []
-        """Characters of each request that is being encoded."""
+        """Number of characters of each request that is being encoded."""
         self._computing = 0
-        """Tokens of the batch that is being computed."""
+        """Number of tokens of the batch that is being computed."""
         self._more = asyncio.Event()
 
     async def answer(
         self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
     ) -> list[Any]:
-        """Answer for the records of one request; if it is cancelled, they leave the queue.
+        """Answer the records of one request. If the call is cancelled, they leave the queue.
 
         Raises:
             Problem: the queue is full, the request has too many tokens, or a record cannot be
@@ -155,16 +155,16 @@ class Lane:
         if self.queue.tokens + sum(tokens) > self.settings.queue_tokens and self.queue.items:
             raise self.overloaded()
         self.speed.learn_size(sum(tokens), size_of(records))
-        return await self._queued(predictor, records, settings, encoded, tokens)
+        return await self._enqueue(predictor, records, settings, encoded, tokens)
 
     async def warm_up(self, predictor: "Predictor", records: Sequence[Any]) -> None:
-        """Compute records that no client sent, whatever the limits for clients are."""
+        """Compute warm-up records, without the limits for clients."""
         settings = predictor.settings
         encoded, tokens = await self._encode(predictor, records, settings, math.inf)
         if records:
-            await self._queued(predictor, records, settings, encoded, tokens)
+            await self._enqueue(predictor, records, settings, encoded, tokens)
 
-    async def _queued(
+    async def _enqueue(
         self,
         predictor: "Predictor",
         records: Sequence[Any],
@@ -172,7 +172,7 @@ class Lane:
         encoded: list[Fitted[Example]],
         tokens: list[int],
     ) -> list[Any]:
-        """Let records wait until they are answered."""
+        """Queue records, and return their answers."""
         ticket = Ticket(
             predictor=predictor,
             settings=settings,
@@ -196,7 +196,7 @@ class Lane:
         return ticket.answers
 
     async def run(self) -> None:
-        """Compute batches for as long as the server runs."""
+        """Compute batches until the server stops."""
         while True:
             if not self.queue.tickets:
                 self._more.clear()
@@ -213,23 +213,25 @@ class Lane:
             self.speed.learn(batch.tokens, time.perf_counter() - started)
 
     def close(self) -> None:
-        """Let the thread of the lane end."""
+        """Shut down the lane's thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def wait_seconds(self) -> float:
-        """Return how long a new request would wait, by the speed measured so far."""
-        waiting = self.queue.ahead + self._guessed()
+        """Return the estimated seconds that a new request would wait."""
+        waiting = self.queue.ahead + self._estimated_tokens()
         batches = max(self.queue.batches, math.ceil(waiting / self.settings.batch_tokens))
         seconds = self.speed.expected(self._computing)
         return seconds + (batches * self.speed.expected(waiting / batches) if batches else 0.0)
 
-    def _guessed(self) -> float:
-        """Return about how many tokens those requests have that are being encoded.
+    def _estimated_tokens(self) -> float:
+        """Return the estimated tokens ahead of a new request among those being encoded.
 
-        Of a long request it is a batch's worth, as of one in the queue.
+        A long request counts for at most one batch, as in the queue.
         """
-        each = self.speed.tokens_per_character
-        return sum(min(size * each, self.settings.batch_tokens) for size in self._encoding)
+        tokens_per_character = self.speed.tokens_per_character
+        return sum(
+            min(size * tokens_per_character, self.settings.batch_tokens) for size in self._encoding
+        )
 
     def _admit(self, records: Sequence[Any]) -> None:
         check_size(records, self.settings)
@@ -237,17 +239,20 @@ class Lane:
             raise self.overloaded()
 
     def is_full(self) -> bool:
-        """Tell whether a new request would have to wait for longer than the limit.
+        """Return whether a new request would wait longer than the limit.
 
-        What a full batch takes is not known before there was one: a few are let in till then.
+        The time of a full batch is unknown before the first one. Until then a few batches are
+        admitted.
         """
-        full = self.settings.batch_tokens
-        ahead = self._computing + self.queue.ahead + self._guessed()
-        enough = full if self.speed.knows(full // 2) else _UNKNOWN * full
-        return ahead > enough and self.wait_seconds() > self.settings.queue_seconds
+        batch_tokens = self.settings.batch_tokens
+        ahead = self._computing + self.queue.ahead + self._estimated_tokens()
+        admitted = (
+            batch_tokens if self.speed.knows(batch_tokens // 2) else _UNTIMED_BATCHES * batch_tokens
+        )
+        return ahead > admitted and self.wait_seconds() > self.settings.queue_seconds
 
     def overloaded(self) -> Problem:
-        """Return what is told to those who are refused."""
+        """Return the problem for a rejected request."""
         retry = max(1, math.ceil(self.wait_seconds()))
         message = f"the queue is full; try again in {retry} s"
         return Problem("overloaded", message, retry_after=retry)
@@ -259,21 +264,24 @@ class Lane:
         settings: PredictSettings,
         most_tokens: float,
     ) -> tuple[list[Fitted[Example]], list[int]]:
-        """Encode a request's records, some at a time, and count the tokens of each.
+        """Encode a request's records in parts, and count the tokens of each record.
 
-        It ends with the first record that has too many, or when nobody waits any longer.
+        Encoding stops when the tokens exceed the limit or the client disconnects.
+
+        Raises:
+            Problem: the records have too many tokens, or one cannot be encoded.
         """
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
-        loop, left = asyncio.get_running_loop(), threading.Event()
+        loop, disconnected = asyncio.get_running_loop(), threading.Event()
         self._encoding.append(size := size_of(records))
         try:
             for part in turns(records):
                 for record in part:
                     await check_tokens(record, predictor.tokenizer, most_tokens, self._encoder)
-                room = most_tokens - sum(tokens)
+                budget = most_tokens - sum(tokens)
                 fitted, sizes = await loop.run_in_executor(
-                    self._encoder, _encoded, predictor, part, settings, room, left
+                    self._encoder, _encode_records, predictor, part, settings, budget, disconnected
                 )
                 encoded += fitted
                 tokens += sizes
@@ -282,32 +290,39 @@ class Lane:
         except UserError as error:
             raise refusal(error) from None
         finally:
-            left.set()
+            disconnected.set()
             self._encoding.remove(size)
         return encoded, tokens
 
     async def _compute(self, batch: Batch, threads: int) -> None:
-        """Compute a batch, and give the answers to those that wait for them."""
-        answers, error = await self._computed(batch, threads)
+        """Compute a batch, and deliver the answers to its tickets.
+
+        If the batch fails, each ticket is computed separately.
+        """
+        answers, error = await self._run_batch(batch, threads)
         if error is None:
             _deliver(batch, answers)
             return
         for ticket in {id(ticket): ticket for ticket, _ in batch.items}.values():
-            # Whoever is not to blame for it shall not suffer from it.
-            alone = batch.part(ticket)
-            if len(alone.items) < len(batch.items):
-                answers, error = await self._computed(alone, threads)
+            # Only the request that causes the error may fail.
+            part = batch.part(ticket)
+            if len(part.items) < len(batch.items):
+                answers, error = await self._run_batch(part, threads)
             if error is None:
-                _deliver(alone, answers)
+                _deliver(part, answers)
             else:
                 _fail(ticket, error)
 
-    async def _computed(self, batch: Batch, threads: int) -> tuple[list[Any], BaseException | None]:
-        """Return the answers of a batch, or the error."""
+    async def _run_batch(
+        self, batch: Batch, threads: int
+    ) -> tuple[list[Any], BaseException | None]:
+        """Compute a batch in the lane's thread, and return its answers, or the error."""
         started = time.perf_counter()
         for seconds in batch.begin(started):
             self._metrics.queue_seconds.labels(self.name).observe(seconds)
-        future = asyncio.get_running_loop().run_in_executor(self._thread, _answers, batch, threads)
+        future = asyncio.get_running_loop().run_in_executor(
+            self._thread, _compute_answers, batch, threads
+        )
         await asyncio.wait([future])
         if (error := future.exception()) is not None:
             return [], error
@@ -322,38 +337,38 @@ class Lane:
         return answers, None
 
 
-def _encoded(
+def _encode_records(
     predictor: "Predictor",
     records: Sequence[Any],
     settings: PredictSettings,
-    room: float,
-    left: threading.Event,
+    budget: float,
+    disconnected: threading.Event,
 ) -> tuple[list[Fitted[Example]], list[int]]:
-    """Encode some records, in the thread that does so, and count the tokens of each.
+    """Encode records in the encoder thread, and count the tokens of each record.
 
-    A record without any counts as one, so that no queue is free. None is encoded after those that
-    have more tokens than there is room for, nor when the client has left.
+    A record without tokens counts as one token, so that no record is free. Encoding stops once the
+    tokens exceed ``budget`` or the client has disconnected.
     """
     encoded, tokens = [], []
     for fitted in predictor.encode(records, settings):
         encoded.append(fitted)
         tokens.append(max(1, sum(len(piece.ids) for piece in fitted.pieces)))
-        room -= tokens[-1]
-        if room < 0 or left.is_set():
+        budget -= tokens[-1]
+        if budget < 0 or disconnected.is_set():
             break
     return encoded, tokens
 
 
-def _answers(batch: Batch, threads: int) -> tuple[list[Any], int]:
-    """Compute a batch, in the lane's thread. Return the answers, and the tokens of padding."""
+def _compute_answers(batch: Batch, threads: int) -> tuple[list[Any], int]:
+    """Compute a batch in the lane's thread. Return its answers and number of padding tokens."""
     if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)  # of this thread alone
+        torch.set_num_threads(threads)  # affects only this thread
     answers = list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
-    return answers, _padding(batch)
+    return answers, _count_padding(batch)
 
 
-def _padding(batch: Batch) -> int:
-    """Return the tokens of padding that a batch is computed with."""
+def _count_padding(batch: Batch) -> int:
+    """Return the number of padding tokens in a batch's computation."""
     lengths = [len(example.ids) for fitted in batch.encoded for example in fitted.pieces]
     plan = batch.predictor.plan(lengths, batch.settings)
     padded: int = sum(len(rows) * max(lengths[row] for row in rows.tolist()) for rows in plan)

@@ -1,4 +1,4 @@
-"""How much a request may ask for, checked before anything is made of it."""
+"""Limits on the size of a request, checked before any expensive work."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -12,48 +12,48 @@ from heedful.tokens import TranslationTokenizer
 
 ItemT = TypeVar("ItemT")
 
-_TOGETHER = 32
-"""Items of one request that are encoded before it is another request's turn..."""
-_CHARACTERS_TOGETHER = 2**16
-"""...and their characters, where there are several."""
-_CHARACTERS_A_TOKEN = 8
-"""A text of a natural language has fewer to a token, of source code too."""
+_ITEMS_PER_TURN = 32
+"""Maximum number of items of one request encoded before another request takes its turn."""
+_CHARACTERS_PER_TURN = 2**16
+"""Maximum number of characters of several items encoded before another request takes its turn."""
+_CHARACTERS_PER_TOKEN = 8
+"""Upper bound of characters per token: natural language and source code have fewer."""
 _TIMES_READ = 8
-"""How often all characters of a body may be read: a query is read with each of its texts."""
+"""How often the characters of a body may be read: a query is read with each of its texts."""
 _SLICE = 2**14
-"""Characters of a long text whose tokens are counted at once."""
+"""Number of characters of a long text whose tokens are counted at once."""
 _SLACK = 16
-"""Tokens that cutting a slice off may add."""
+"""Number of tokens that cutting a text into slices may add per slice."""
 _LISTS, _VALUES = 2**12, 2**16
-"""Lists and objects of a body, and all values, beside those of its items and their tokens."""
+"""Extra lists and objects, and extra values, beyond those needed for items and token ids."""
 _TEXTS = ("text", "text_pair", "question", "context")
-"""Names of the texts that records hold, beside choices."""
+"""Names of the text attributes of records, except choices."""
 
 
 def check_values(content: bytes, settings: ServeSettings) -> None:
-    """Refuse JSON of more values than any request needs: to read it holds up all others.
+    """Reject JSON with more values than any request needs, since parsing it blocks all requests.
 
-    Items have few lists and objects, and ids of tokens are numbers.
+    An item has few lists and objects, and token ids are plain numbers.
 
     Raises:
-        Problem: there are more than the limit.
+        Problem: there are too many values, or too many lists and objects.
     """
     lists = _LISTS + 8 * settings.max_items
     values = _VALUES + 8 * settings.max_items + settings.max_tokens
     if content.count(b",") <= values and content.count(b"[") + content.count(b"{") <= lists:
         return
-    plain = content.replace(rb"\\", b"").replace(rb"\"", b"")
-    outside = b"".join(plain.split(b'"')[::2])  # of texts
-    for count, most, what in (
+    unescaped = content.replace(rb"\\", b"").replace(rb"\"", b"")
+    outside = b"".join(unescaped.split(b'"')[::2])  # outside string literals
+    for count, limit, name in (
         (outside.count(b"[") + outside.count(b"{"), lists, "lists and objects"),
         (outside.count(b","), values, "commas between values"),
     ):
-        if count > most:
-            raise Problem("too many", f"{count:,} {what}; a request may have {most:,}")
+        if count > limit:
+            raise Problem("too many", f"{count:,} {name}; a request may have {limit:,}")
 
 
 def check_items(count: int, settings: ServeSettings) -> None:
-    """Refuse too many items.
+    """Check the number of items.
 
     Raises:
         Problem: there are more than the limit.
@@ -64,15 +64,17 @@ def check_items(count: int, settings: ServeSettings) -> None:
 
 
 def check_lists(body: Any, settings: ServeSettings) -> None:
-    """Refuse a body of too many items before each is looked at.
+    """Check the number of items of a body before each is validated.
+
+    Only top-level lists with a nested list or object are counted, since their validation is slow.
+    Lists of texts or of token ids may be subject to other limits.
 
     Args:
-        body: what its JSON says. Items are what a list at its top holds, if some have parts: those
-            are what takes long, and not a list of texts or of ids, which may be another limit's.
+        body: the parsed JSON.
         settings: the limits.
 
     Raises:
-        Problem: there are too many.
+        Problem: there are too many items.
     """
     for value in body.values() if isinstance(body, dict) else ():
         if isinstance(value, list) and any(isinstance(item, list | dict) for item in value):
@@ -80,39 +82,39 @@ def check_lists(body: Any, settings: ServeSettings) -> None:
 
 
 def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
-    """Refuse what would take long even to be encoded.
+    """Reject items that would be slow even to encode.
 
     Args:
         items: texts, or records of a task.
         settings: the limits.
 
     Raises:
-        Problem: there are too many texts, choices among them, or characters.
+        Problem: there are too many texts (choices included), or too many characters.
     """
     check_items(len(items), settings)
     check_items(sum(len(_choices(item)) or 1 for item in items), settings)
-    sizes = [_characters(item) for item in items]
-    most = max(_CHARACTERS_A_TOKEN * settings.max_tokens, _CHARACTERS_TOGETHER)
-    if (longest := max(sizes, default=0)) > most:
-        raise Problem("too many", f"a text of {longest:,} characters; it may have {most:,}")
+    sizes = [_count_characters(item) for item in items]
+    limit = max(_CHARACTERS_PER_TOKEN * settings.max_tokens, _CHARACTERS_PER_TURN)
+    if (longest := max(sizes, default=0)) > limit:
+        raise Problem("too many", f"a text of {longest:,} characters; it may have {limit:,}")
     check_characters(sum(sizes), settings)
 
 
 def size_of(items: Sequence[Any]) -> int:
-    """Return how many characters items have; one without any, as a picture, counts for one."""
-    return sum(max(1, _characters(item)) for item in items)
+    """Return the total number of characters. An item without text, such as a picture, counts 1."""
+    return sum(max(1, _count_characters(item)) for item in items)
 
 
 def check_characters(count: int, settings: ServeSettings) -> None:
-    """Refuse too many characters, those of a text counted for each pair that it is in.
+    """Check the number of characters. A text counts once for each pair that contains it.
 
     Raises:
         Problem: there are more than the limit.
     """
-    most = _TIMES_READ * settings.max_body
-    if count > most:
+    limit = _TIMES_READ * settings.max_body
+    if count > limit:
         message = f"{count:,} characters, counted once for each pair that a text is in"
-        raise Problem("too many", f"{message}; a request may have {most:,}")
+        raise Problem("too many", f"{message}; a request may have {limit:,}")
 
 
 def check_filled(
@@ -122,13 +124,13 @@ def check_filled(
     vocabulary: int,
     settings: ServeSettings,
 ) -> None:
-    """Refuse texts whose masks have too many candidates: each is given with its whole text.
+    """Check the size of a fill-mask answer, which repeats the whole text for each candidate.
 
     Args:
-        records: the texts.
-        asked: how many candidates are wanted.
-        mask: what stands for a missing word.
-        vocabulary: how many words there are.
+        records: the records, with their texts.
+        asked: the settings, with the number of candidates.
+        mask: the mask token.
+        vocabulary: size of the vocabulary.
         settings: the limits.
 
     Raises:
@@ -139,26 +141,26 @@ def check_filled(
     count = sum(text.count(mask) * candidates * len(text) for text in texts)
     if count > settings.max_filled:
         message = f"{count:,} characters of texts with masks filled in"
-        most = f"an answer may have {settings.max_filled:,}"
+        limit = f"an answer may have {settings.max_filled:,}"
         raise Problem(
-            "too many", f"{message}; {most}: ask for fewer candidates, or send shorter texts"
+            "too many", f"{message}; {limit}: ask for fewer candidates, or send shorter texts"
         )
 
 
 async def check_tokens(item: Any, tokenizer: Any, most: float, encoder: Executor) -> None:
-    """Refuse an item with a text that alone has too many tokens, however much of it is read.
+    """Check that no single text of an item has too many tokens, even if it will be truncated.
 
-    A long text is cut into slices, whose tokens are counted one by one: that is soon done, and
-    others have their turns in between.
+    A long text is cut into slices, and the tokens of each slice are counted separately. Each slice
+    is fast, and other requests take turns in between.
 
     Args:
         item: a text, or a record.
-        tokenizer: encodes it.
-        most: tokens that it may have.
+        tokenizer: the tokenizer of the run.
+        most: maximum number of tokens of a text.
         encoder: the thread that encodes.
 
     Raises:
-        Problem: it has more.
+        Problem: a text has more tokens.
     """
     for text in _texts(item):
         if len(text) <= most:
@@ -167,43 +169,45 @@ async def check_tokens(item: Any, tokenizer: Any, most: float, encoder: Executor
         for start in range(0, len(text), _SLICE):
             piece = text[start : start + _SLICE]
             loop = asyncio.get_running_loop()
-            tokens += await loop.run_in_executor(encoder, _count, piece, tokenizer) - _SLACK
+            tokens += await loop.run_in_executor(encoder, _count_tokens, piece, tokenizer) - _SLACK
             if tokens > most:
                 raise too_many_tokens(most)
 
 
 def too_many_tokens(most: float) -> Problem:
-    """Return what is told to who sends too many."""
+    """Return the problem for a request with too many tokens."""
     message = f"the texts have over {most:,} tokens"
     return Problem("too many", f"{message}; send them in several requests")
 
 
 def turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
-    """Cut the items of a request into parts, each encoded before it is another request's turn."""
+    """Split the items of a request into parts. Other requests take turns between two parts."""
     start = size = 0
-    for number, item in enumerate(items):
-        more = _characters(item)
-        if number > start and (number - start == _TOGETHER or size + more > _CHARACTERS_TOGETHER):
-            yield items[start:number]
-            start, size = number, 0
-        size += more
+    for index, item in enumerate(items):
+        characters = _count_characters(item)
+        if index > start and (
+            index - start == _ITEMS_PER_TURN or size + characters > _CHARACTERS_PER_TURN
+        ):
+            yield items[start:index]
+            start, size = index, 0
+        size += characters
     if items:
         yield items[start:]
 
 
-def _count(text: str, tokenizer: Any) -> int:
-    """Return how many tokens a slice of a text has."""
+def _count_tokens(text: str, tokenizer: Any) -> int:
+    """Return the number of tokens of a slice of a text."""
     if isinstance(tokenizer, TranslationTokenizer):
         tokenizer = tokenizer.source
     try:
         (ids,) = tokenizer.encode_batch([text])
-    except UserError:  # who encodes the text says it, and where
+    except UserError:  # encoding the whole text reports it, with its place
         return 0
     return len(ids)
 
 
 def _texts(item: Any) -> list[str]:
-    """Return the texts of an item, of a picture none."""
+    """Return the texts of an item; a picture has none."""
     if isinstance(item, str):
         return [item]
     named = (getattr(item, name, None) for name in _TEXTS)
@@ -215,9 +219,9 @@ def _choices(item: Any) -> tuple[str, ...]:
     return choices if isinstance(choices, tuple) else ()
 
 
-def _characters(item: Any) -> int:
-    """Return how many characters are encoded, those of a question with each of its choices."""
+def _count_characters(item: Any) -> int:
+    """Return the number of characters to encode. A question counts once for each of its choices."""
     if isinstance(item, str):
         return len(item)
-    again = len(item.question) * (len(item.choices) - 1) if _choices(item) else 0
-    return again + sum(map(len, _texts(item)))
+    repeated = len(item.question) * (len(item.choices) - 1) if _choices(item) else 0
+    return repeated + sum(map(len, _texts(item)))

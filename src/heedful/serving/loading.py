@@ -1,4 +1,4 @@
-"""Runs from their folders, and whether a folder has changed since."""
+"""Loading of runs from their folders, and detection of changed folders."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +12,18 @@ from heedful.settings import PredictSettings, ServeSettings
 from heedful.sources import PACKAGES
 
 Version = tuple[tuple[str, int, int, int], ...]
-"""Name, size, time and number of each file of a folder, and of the folders in it."""
+"""Path, size, modification time and inode number of each file in a folder, recursively."""
 
-_NOT_READ = {"MODEL_CARD.md"}
-"""Files of a run on which no answer depends, so that users may edit them."""
+_IGNORED_FILES = {"MODEL_CARD.md"}
+"""Files of a run that no answer depends on. Users may edit them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded:
-    """A run that was read."""
+    """A loaded run."""
 
     folder: str
-    """What the command line names: a folder, or a bare model."""
+    """The folder or bare model named on the command line."""
     predictor: Predictor
     version: Version
 
@@ -32,18 +32,18 @@ def load(folder: str, settings: ServeSettings, *, changing: bool = False) -> Loa
     """Load a run with the settings of a server.
 
     Args:
-        folder: what the command line names.
-        settings: of the server.
-        changing: whether somebody may be writing the folder just now, so that its files may be of
-            two runs.
+        folder: the folder or bare model named on the command line.
+        settings: the server's settings.
+        changing: whether the folder may be being written to, so that it may mix files of two runs.
+            If so, the files are checked against the manifest.
 
     Raises:
-        UserError: it is no finished run, no model, or damaged.
+        UserError: the folder is not a finished run or a model, or it is damaged.
     """
-    version = version_of(folder)  # before it is read, so that no change gets lost
+    version = version_of(folder)  # before loading, so that no change goes unnoticed
     path = Path(folder)
     if changing and folder not in PACKAGES and (path / MANIFEST).is_file():
-        check_manifest(path, {name for name, *_ in version} - _NOT_READ)
+        check_manifest(path, {name for name, *_ in version} - _IGNORED_FILES)
     predictor = Predictor.load(
         folder,
         PredictSettings(
@@ -53,13 +53,13 @@ def load(folder: str, settings: ServeSettings, *, changing: bool = False) -> Loa
             max_length=settings.max_length,
             batch_tokens=settings.batch_tokens,
         ),
-        mapped=False,  # a new run may be copied over the folder while this one answers
+        mapped=False,  # a new run may be copied over the folder while this one is in use
     )
     return Loaded(folder=folder, predictor=predictor, version=version)
 
 
 def version_of(folder: str) -> Version:
-    """Return what tells whether the files of a folder have changed."""
+    """Return the version of a folder's files, which changes when a file changes."""
     if folder in PACKAGES or not Path(folder).is_dir():
         return ()
     files = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
@@ -68,13 +68,13 @@ def version_of(folder: str) -> Version:
 
 
 def warm_records(predictor: Predictor) -> list[Any]:
-    """Return records to warm a run up with: a short one, and one as long as the model reads."""
-    long = " ".join(["word"] * predictor.max_length)
+    """Return records to warm up a run: a short one, and one of the model's maximum length."""
+    long_text = " ".join(["word"] * predictor.max_length)
     inputs: Any
-    kinds: list[Any] = [["word", long], [("word", long)], [("word", "word", long)]]
+    kinds: list[Any] = [["word", long_text], [("word", long_text)], [("word", "word", long_text)]]
     if "fill" in predictor.task.abilities:
         kinds.insert(
-            0, [predictor.tokenizer.mask_token, f"{predictor.tokenizer.mask_token} {long}"]
+            0, [predictor.tokenizer.mask_token, f"{predictor.tokenizer.mask_token} {long_text}"]
         )
     if "see" in predictor.task.abilities:
         kinds = [[blank_picture()]]
@@ -82,7 +82,7 @@ def warm_records(predictor: Predictor) -> list[Any]:
         try:
             records = predictor.task.from_texts(inputs)
             list(predictor.encode(records, predictor.settings))
-        except UserError:  # it reads pairs, or choices
+        except UserError:  # the task needs pairs or choices
             continue
         return records
     return []

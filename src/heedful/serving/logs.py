@@ -1,4 +1,4 @@
-"""The log: a line of JSON for each event, written by a thread of its own."""
+"""The log: one line of JSON for each event, written by a separate thread."""
 
 import json
 import logging
@@ -12,15 +12,16 @@ from typing import Any
 
 LOG = logging.getLogger("heedful.serving")
 
-_MOST_WAITING = 10_000
-"""Lines that wait to be written. If nobody reads the log, later ones are lost, not the server."""
+_MAX_QUEUED_LINES = 10_000
+"""Maximum number of lines in the queue. If nothing reads the log, further lines are dropped, so
+that the server does not block."""
 
 
 class JsonLines(logging.Formatter):
-    """Formats an event as one line of ASCII: JSON escapes whatever a client sent."""
+    """Formats an event as one line of ASCII JSON, with all text from clients escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
+        """Return the record as a line of JSON."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -32,11 +33,11 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
-class _Waiting(QueueHandler):
-    """Hands lines to the thread that writes, and never waits for it."""
+class _NonBlockingHandler(QueueHandler):
+    """Passes log records to the writer thread, and drops them instead of blocking."""
 
     def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        return record  # the queue stays in this process
+        return record  # no pickling: the queue stays in this process
 
     def enqueue(self, record: logging.LogRecord) -> None:
         with suppress(queue.Full):
@@ -45,11 +46,11 @@ class _Waiting(QueueHandler):
 
 @contextmanager
 def logging_json() -> Iterator[None]:
-    """Log to standard output, what uvicorn warns of included."""
+    """Log to standard output, including uvicorn's warnings."""
     writer = logging.StreamHandler(sys.stdout)
     writer.setFormatter(JsonLines())
-    waiting: queue.Queue[Any] = queue.Queue(_MOST_WAITING)
-    handler = _Waiting(waiting)
+    waiting: queue.Queue[Any] = queue.Queue(_MAX_QUEUED_LINES)
+    handler = _NonBlockingHandler(waiting)
     loggers = {LOG: logging.INFO, logging.getLogger("uvicorn"): logging.WARNING}
     for logger, level in loggers.items():
         logger.addHandler(handler)
@@ -66,6 +67,6 @@ def logging_json() -> Iterator[None]:
 
 
 def log(event: str, fields: dict[str, Any], *, error: BaseException | None = None) -> None:
-    """Log an event with its fields; with an error also its traceback."""
+    """Log an event with its fields, and the traceback of an error."""
     level = logging.INFO if error is None else logging.ERROR
     LOG.log(level, event, exc_info=error, extra={"fields": fields})

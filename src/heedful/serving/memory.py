@@ -1,17 +1,17 @@
-"""What keeps the memory of a server flat, however many texts of whatever lengths it answers."""
+"""Keep the memory use of a server constant over many requests of varying lengths."""
 
 import asyncio
 
 from heedful.training.allocator import return_free_memory
 
 RETURN_SECONDS = 30.0
-"""How often free memory is handed back."""
+"""Interval at which free memory is returned to the operating system."""
 
 
 async def keep_returning_memory() -> None:
-    """Hand free memory back to the system every now and then.
+    """Return free memory to the operating system at regular intervals.
 
-    Batches of ever other shapes leave holes on the heap of the thread that computes them.
+    Batches of varying shapes fragment the heap of the thread that computes them.
     """
     while True:
         await asyncio.sleep(RETURN_SECONDS)

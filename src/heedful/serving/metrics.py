@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""Prometheus metrics of a server."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ _TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class Metrics:
-    """The counters of one service, apart from those of others in the process."""
+    """The metrics of one service, in a registry separate from other services in the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -61,7 +61,7 @@ class Metrics:
         return Gauge(f"heedful_{name}", about, ["run"], registry=self.registry)
 
     def watch(self, lane: "Lane") -> None:
-        """Show a lane's queue and speed whenever somebody looks."""
+        """Register gauges that read a lane's queue and speed at each scrape."""
         name = lane.name
         self._queue_items.labels(name).set_function(lambda: lane.queue.items)
         self._queue_tokens.labels(name).set_function(lambda: lane.queue.tokens)
@@ -71,7 +71,7 @@ class Metrics:
     def count_batch(
         self, run: str, *, items: int, tokens: int, padding: int, seconds: float
     ) -> None:
-        """Count a batch that was computed."""
+        """Record a computed batch."""
         self.batch_items.labels(run).observe(items)
         self.batch_tokens.labels(run).observe(tokens)
         self.batch_seconds.labels(run).observe(seconds)
@@ -79,10 +79,10 @@ class Metrics:
         self.padding.labels(run).inc(padding)
 
     def count_exchange(self, exchange: "Exchange", route: str, method: str) -> None:
-        """Count a request that is over."""
+        """Record a finished request."""
         self.responses.labels(route, method, str(exchange.status)).inc()
         self.request_seconds.labels(route).observe(exchange.seconds)
 
     def text(self) -> bytes:
-        """Return all counters in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         return generate_latest(self.registry)

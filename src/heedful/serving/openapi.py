@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the routes say of themselves, with an example of all that is sent."""
+"""The OpenAPI document: FastAPI's document, with error schemas and examples added."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -29,11 +29,11 @@ Render = Callable[[Problem], tuple[int, Any]]
 
 
 def with_failures(document: dict[str, Any], failures: Sequence[type[BaseModel]]) -> dict[str, Any]:
-    """Describe the bodies of errors in an OpenAPI document, in place, and return it.
+    """Add the schemas of error bodies to an OpenAPI document, in place, and return it.
 
     Args:
-        document: as FastAPI makes it, which names them.
-        failures: the bodies.
+        document: FastAPI's document, which references the schemas.
+        failures: the classes of the error bodies.
     """
     _, schemas = models_json_schema(
         [(failure, "serialization") for failure in failures], ref_template=SCHEMA
@@ -45,11 +45,11 @@ def with_failures(document: dict[str, Any], failures: Sequence[type[BaseModel]])
 def with_examples(
     document: dict[str, Any], render_of: Callable[[str, str], Render]
 ) -> dict[str, Any]:
-    """Put examples into an OpenAPI document, in place, and return it.
+    """Add examples to an OpenAPI document, in place, and return it.
 
     Args:
-        document: as FastAPI makes it.
-        render_of: a method and a path to what renders problems there.
+        document: FastAPI's document.
+        render_of: returns the function that renders problems for a method and a path.
     """
     for path, operations in document["paths"].items():
         for name, operation in operations.items():
@@ -65,13 +65,13 @@ def with_examples(
                 reply = REPLIES[f"{method} {short}"]
             for status, response in operation["responses"].items():
                 if status == "200":
-                    _show(response, reply)
+                    _set_example(response, reply)
                 else:
                     kind, message = _KINDS.get(status, _FAILED)
-                    _show(response, render_of(method, path)(Problem(kind, message))[1])
+                    _set_example(response, render_of(method, path)(Problem(kind, message))[1])
     return document
 
 
-def _show(response: dict[str, Any], example: Any) -> None:
+def _set_example(response: dict[str, Any], example: Any) -> None:
     kind = "text/plain" if isinstance(example, str) else "application/json"
     response["content"].setdefault(kind, {})["example"] = example

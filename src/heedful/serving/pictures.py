@@ -1,4 +1,4 @@
-"""Pictures that clients send: as base64, perhaps in a data URL. Names of files are never read."""
+"""Pictures sent by clients: base64, optionally in a data URL. File names are never opened."""
 
 import base64
 import binascii
@@ -12,29 +12,31 @@ from heedful.serving.service import Served
 
 
 def records_of(served: Served, items: Sequence[Any]) -> list[Any]:
-    """Make records of what a client sends: texts, tuples of texts, or pictures as base64.
+    """Make records from a client's items: texts, tuples of texts, or pictures as base64.
 
     Raises:
-        Problem: there are too many, or the run does not read such items.
+        Problem: there are too many items, or the run does not accept such items.
     """
-    check_items(len(items), served.lane.settings)  # before a record of each takes its time
+    check_items(len(items), served.lane.settings)  # before making the records, which is slow
     if "see" in served.task.abilities:
-        items = [_decoded(item, number) for number, item in enumerate(items, start=1)]
+        items = [_decode(item, number) for number, item in enumerate(items, start=1)]
     try:
         return list(served.task.from_texts(items))
     except UserError as error:
         raise refusal(error) from None
 
 
-def _decoded(item: Any, number: int) -> bytes:
+def _decode(item: Any, number: int) -> bytes:
     """Return the bytes of a picture.
 
     Raises:
-        Problem: it is no base64. A name is not looked up on this machine.
+        Problem: the item is not base64. File names are not looked up on this machine.
     """
     if isinstance(item, str):
-        head, comma, rest = item.partition(",")
-        encoded = rest if comma and head.startswith("data:") and head.endswith(";base64") else item
+        head, comma, payload = item.partition(",")
+        encoded = (
+            payload if comma and head.startswith("data:") and head.endswith(";base64") else item
+        )
         try:
             return base64.b64decode(encoded.encode("ascii"), validate=True)
         except (binascii.Error, UnicodeEncodeError):

@@ -1,6 +1,6 @@
-"""The tasks of Hugging Face's Inference API: what each is asked, and what it answers.
+"""Request and response formats of the tasks of Hugging Face's Inference API.
 
-The shapes are those of its clients. What an answer holds is what ``heedful predict`` gives.
+The formats are those of its clients. The content of an answer is as from ``heedful predict``.
 """
 
 from collections.abc import Sequence
@@ -23,24 +23,24 @@ Count = Field(default=None, ge=1)
 
 
 class CallOptions(Body):
-    """What old clients say of the service; there is nothing of it here to choose."""
+    """Service options that old clients send. They have no effect."""
 
     use_cache: bool | None = None
     wait_for_model: bool | None = None
 
 
-# Labels of texts.
+# Classification.
 
 
 class TextPair(Body):
-    """Two texts that are read together."""
+    """A pair of texts."""
 
     text: str
     text_pair: str
 
 
 class LabelParameters(Body):
-    """What labels are wanted, and their scores."""
+    """Parameters of the labels and scores to return."""
 
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
         default=None, description="What turns logits into scores; by default what the run learnt."
@@ -49,7 +49,7 @@ class LabelParameters(Body):
 
 
 class TextClassification(Body):
-    """A text, or several, whose labels are wanted."""
+    """One or several texts to classify."""
 
     inputs: str | TextPair | Several[str] | Several[TextPair] = Field(
         examples=["the red cat sleeps"]
@@ -66,7 +66,7 @@ class ScoredLabel(Reply):
 
 
 async def classify(service: Service, served: Served, body: TextClassification) -> Any:
-    """Return the labels of each text, the likeliest first."""
+    """Return the labels of each text, most likely first."""
     texts = body.inputs if isinstance(body.inputs, list) else [body.inputs]
     return await _labels(service, served, [_pair(text) for text in texts], body.parameters)
 
@@ -74,18 +74,18 @@ async def classify(service: Service, served: Served, body: TextClassification) -
 async def _labels(
     service: Service, served: Served, items: Sequence[Text], parameters: LabelParameters | None
 ) -> list[list[dict[str, Any]]]:
-    asked = parameters or LabelParameters()
+    options = parameters or LabelParameters()
     assert isinstance(served.task, Classify)
-    usual = "sigmoid" if served.task.multi_label else "softmax"
-    apply = asked.function_to_apply or usual
-    answers = await ask(service, served, items, raw=apply != usual)
+    default_function = "sigmoid" if served.task.multi_label else "softmax"
+    function = options.function_to_apply or default_function
+    answers = await ask(service, served, items, raw=function != default_function)
     rows = []
     for answer in answers:
         scores = torch.tensor(list(answer.scores.values()))
-        if apply != usual and apply != "none":
-            scores = scores.sigmoid() if apply == "sigmoid" else scores.softmax(0)
+        if function != default_function and function != "none":
+            scores = scores.sigmoid() if function == "sigmoid" else scores.softmax(0)
         labels = zip(answer.scores, scores.tolist(), strict=True)
-        best = sorted(labels, key=lambda item: -item[1])[: asked.top_k]
+        best = sorted(labels, key=lambda item: -item[1])[: options.top_k]
         rows.append([{"label": label, "score": score} for label, score in best])
     return rows
 
@@ -95,7 +95,7 @@ def _pair(text: str | TextPair) -> Text:
 
 
 def classifies(served: Served, body: TextClassification) -> bool:
-    """Tell whether a classifier reads what is given: single texts, or pairs."""
+    """Return whether a run classifies the kind of input given: single texts, or pairs."""
     first = body.inputs[0] if isinstance(body.inputs, list) and body.inputs else body.inputs
     pairs = isinstance(first, TextPair)
     task = served.task
@@ -103,7 +103,7 @@ def classifies(served: Served, body: TextClassification) -> bool:
 
 
 class ImageClassification(Body):
-    """A picture whose labels are wanted."""
+    """A picture to classify."""
 
     inputs: str = Field(description="The bytes of a picture, as base64.")
     parameters: LabelParameters | None = None
@@ -111,18 +111,18 @@ class ImageClassification(Body):
 
 
 async def classify_picture(service: Service, served: Served, body: ImageClassification) -> Any:
-    """Return the labels of a picture, the likeliest first."""
+    """Return the labels of a picture, most likely first."""
     (row,) = await _labels(service, served, [body.inputs], body.parameters)
     return row
 
 
 def sees(served: Served, body: object = None) -> bool:
-    """Tell whether a classifier reads pictures."""
+    """Return whether a run reads pictures."""
     return "see" in served.task.abilities
 
 
 class ZeroShotParameters(Body):
-    """Labels that the run never saw."""
+    """Candidate labels, which the run need not have been trained on."""
 
     candidate_labels: Several[str] = Field(min_length=1, examples=[["food", "animal"]])
     hypothesis_template: str = Field(
@@ -132,7 +132,7 @@ class ZeroShotParameters(Body):
 
 
 class ZeroShot(Body):
-    """A text and labels for it."""
+    """A text and its candidate labels."""
 
     inputs: str = Field(examples=["the red cat sleeps"])
     parameters: ZeroShotParameters
@@ -140,7 +140,7 @@ class ZeroShot(Body):
 
 
 class ZeroShotReply(Reply):
-    """Labels with their scores, the likeliest first."""
+    """Labels and their scores, most likely first."""
 
     sequence: str
     labels: list[str]
@@ -148,32 +148,38 @@ class ZeroShotReply(Reply):
 
 
 async def zero_shot(service: Service, served: Served, body: ZeroShot) -> Any:
-    """Score each label by how surely the text entails what is said of it (Yin et al. 2019)."""
-    asked = body.parameters
-    if "{}" not in asked.hypothesis_template:
+    """Score each label by the probability that the text entails its hypothesis (Yin et al. 2019).
+
+    Raises:
+        Problem: the template has no ``{}``, or a limit is exceeded.
+    """
+    parameters = body.parameters
+    if "{}" not in parameters.hypothesis_template:
         raise Problem("validation", "hypothesis_template: write {} where the label belongs")
     _check_labels(body, service.settings)
-    said = [asked.hypothesis_template.replace("{}", label) for label in asked.candidate_labels]
+    hypotheses = [
+        parameters.hypothesis_template.replace("{}", label) for label in parameters.candidate_labels
+    ]
     entails, contradicts = entailment(served) or ("", "")
-    answers = await ask(service, served, [(body.inputs, one) for one in said], raw=True)
+    answers = await ask(service, served, [(body.inputs, one) for one in hypotheses], raw=True)
     logits = torch.tensor([[a.scores[contradicts], a.scores[entails]] for a in answers])  # (L, 2)
-    if asked.multi_label or len(said) == 1:
+    if parameters.multi_label or len(hypotheses) == 1:
         scores = logits.softmax(-1)[:, 1]
     else:
         scores = logits[:, 1].softmax(0)
     best = scores.argsort(descending=True, stable=True).tolist()
     return {
         "sequence": body.inputs,
-        "labels": [asked.candidate_labels[number] for number in best],
-        "scores": [float(scores[number]) for number in best],
+        "labels": [parameters.candidate_labels[index] for index in best],
+        "scores": [float(scores[index]) for index in best],
     }
 
 
 def _check_labels(body: ZeroShot, settings: ServeSettings) -> None:
-    """Refuse labels of which too much would be said, before that is in memory.
+    """Check the number and total size of the hypotheses before they are built.
 
     Raises:
-        Problem: there are too many, or too many characters with the text and the template.
+        Problem: there are too many labels, or too many characters with the text and the template.
     """
     labels, template = body.parameters.candidate_labels, body.parameters.hypothesis_template
     check_items(len(labels), settings)
@@ -182,7 +188,7 @@ def _check_labels(body: ZeroShot, settings: ServeSettings) -> None:
 
 
 def entailment(served: Served) -> tuple[str, str] | None:
-    """Return a run's label of what a text says, and of what it denies, if it has both."""
+    """Return a run's labels for entailment and contradiction, or None if it lacks one."""
     task = served.task
     if not isinstance(task, Classify) or task.pairs is False or task.multi_label:
         return None
@@ -194,11 +200,11 @@ def entailment(served: Served) -> tuple[str, str] | None:
     return (entails[0], denies[0]) if len(entails) == 1 and len(denies) == 1 else None
 
 
-# Vectors of texts.
+# Embeddings.
 
 
 class FeatureExtraction(Body):
-    """A text, or several, that are wanted as vectors."""
+    """One or several texts to embed."""
 
     inputs: str | Several[str] = Field(examples=["the red cat sleeps"])
     normalize: bool | None = Field(default=None, description="By default as the run learnt.")
@@ -215,7 +221,7 @@ class FeatureExtraction(Body):
 
 
 async def vectors(service: Service, served: Served, body: FeatureExtraction) -> Any:
-    """Return a vector of each text."""
+    """Return the embedding of each text."""
     if body.prompt_name is not None:
         raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
     if body.truncate and (body.truncation_direction or "").lower() == "left":
@@ -230,14 +236,14 @@ async def vectors(service: Service, served: Served, body: FeatureExtraction) -> 
 
 
 class Compared(Body):
-    """A text, and those to compare it with."""
+    """A text, and the sentences to compare it with."""
 
     source_sentence: str = Field(examples=["the red cat"])
     sentences: Several[str] = Field(examples=[["a cat, red", "it is white"]])
 
 
 class SentenceSimilarity(Body):
-    """Texts whose similarity is wanted."""
+    """Texts to compare."""
 
     inputs: Compared
     parameters: dict[str, Any] | None = Field(default=None, max_length=0)
@@ -245,24 +251,24 @@ class SentenceSimilarity(Body):
 
 
 async def similarities(service: Service, served: Served, body: SentenceSimilarity) -> Any:
-    """Return the cosine of the source and each sentence."""
+    """Return the cosine similarity of the source sentence and each other sentence."""
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     first, *others = await ask(service, served, texts)
     return [float(torch.cosine_similarity(first.vector, other.vector, dim=0)) for other in others]
 
 
-# Answers to questions.
+# Question answering.
 
 
 class QuestionInputs(Body):
-    """A question, and the text that answers it."""
+    """A question, and the context to find the answer in."""
 
     question: str = Field(examples=["what sleeps?"])
     context: str = Field(examples=["the red cat sleeps. the sky is blue."])
 
 
 class QuestionParameters(Body):
-    """Which answers are wanted. What a run decided when it was trained cannot be asked for."""
+    """Parameters of the answers. Settings fixed when the run was trained cannot be changed."""
 
     top_k: int | None = Count
     max_seq_len: int | None = Field(default=None, ge=8, description="Tokens read at once.")
@@ -280,7 +286,7 @@ class QuestionAnswering(Body):
 
 
 class Span(Reply):
-    """An answer: a slice of the context, empty where the context holds none."""
+    """An answer: a span of the context, empty if the context has no answer."""
 
     score: float
     start: int
@@ -289,22 +295,23 @@ class Span(Reply):
 
 
 async def answer_question(service: Service, served: Served, body: QuestionAnswering) -> Any:
-    """Return the answer, or the best ones where several are wanted."""
-    asked = body.parameters or QuestionParameters()
+    """Return the best answer, or a list of the best if ``top_k`` is above 1."""
+    parameters = body.parameters or QuestionParameters()
     assert isinstance(served.task, Answer)
-    if asked.handle_impossible_answer and served.task.no_answer is False:
+    if parameters.handle_impossible_answer and served.task.no_answer is False:
         message = "handle_impossible_answer: this run learnt from no question without an answer"
         raise Problem("validation", message)
-    top = asked.top_k or 1
-    options = PredictOptions(top=max(top, min(top + 1, MOST_ANSWERS)))  # one may be left out
-    if asked.max_seq_len is not None:
-        options["max_length"] = asked.max_seq_len
-    if asked.handle_impossible_answer and served.task.no_answer is None:
+    top = parameters.top_k or 1
+    # One more, since "no answer" may be dropped below.
+    options = PredictOptions(top=max(top, min(top + 1, MOST_ANSWERS)))
+    if parameters.max_seq_len is not None:
+        options["max_length"] = parameters.max_seq_len
+    if parameters.handle_impossible_answer and served.task.no_answer is None:
         options["no_answer_threshold"] = served.task.threshold
     pair = (body.inputs.question, body.inputs.context)
     (answer,) = await ask(service, served, [pair], **options)
     spans = [answer] if top == 1 else list(answer.n_best)
-    if asked.handle_impossible_answer is False:
+    if parameters.handle_impossible_answer is False:
         spans = [one for one in answer.n_best if one.answer is not None]
     rows = [
         {
@@ -320,11 +327,11 @@ async def answer_question(service: Service, served: Served, body: QuestionAnswer
     return rows[0] if rows else {"score": 0.0, "start": 0, "end": 0, "answer": ""}
 
 
-# Words behind masks.
+# Masked-token prediction.
 
 
 class FillParameters(Body):
-    """Which words are wanted."""
+    """Parameters of the candidate words."""
 
     top_k: int | None = Count
     targets: Several[str] | None = Field(
@@ -341,7 +348,7 @@ class FillMask(Body):
 
 
 class FilledMask(Reply):
-    """A token that may stand behind a mask."""
+    """A candidate token for a mask."""
 
     score: float
     token: int
@@ -350,11 +357,11 @@ class FilledMask(Reply):
 
 
 async def fill(service: Service, served: Served, body: FillMask) -> Any:
-    """Return tokens for the mask; of several masks, a list for each."""
-    asked = body.parameters or FillParameters()
-    options = PredictOptions(targets=tuple(asked.targets or ()))
-    if asked.top_k is not None:
-        options["top"] = asked.top_k
+    """Return the candidate tokens of the mask, or a list for each of several masks."""
+    parameters = body.parameters or FillParameters()
+    options = PredictOptions(targets=tuple(parameters.targets or ()))
+    if parameters.top_k is not None:
+        options["top"] = parameters.top_k
     ids = served.predictor.tokenizer.vocabulary.ids
     (answer,) = await ask(service, served, [body.inputs], **options)
     rows = [

@@ -1,4 +1,4 @@
-"""What a server refuses, or fails at: one error, which each protocol writes in its own shape."""
+"""The error type of the server, which each protocol renders in its own format."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ Kind = Literal[
     "forbidden",
     "internal",
 ]
-"""What went wrong, for protocols that name it."""
+"""Kind of problem, for protocols that report it."""
 
 STATUS: dict[Kind, int] = {
     "validation": 422,
@@ -32,17 +32,17 @@ STATUS: dict[Kind, int] = {
     "forbidden": 403,
     "internal": 500,
 }
-"""The HTTP status of each kind, where a problem names no other."""
+"""Default HTTP status of each kind."""
 
 
 class Problem(Exception):  # noqa: N818 - what a client is told need not be an error of ours
-    """What a client is told instead of an answer.
+    """An error response for a client.
 
     Args:
-        kind: what went wrong.
-        message: one sentence for the client, which never holds a traceback.
-        status: the HTTP status; by default that of the kind.
-        retry_after: seconds after which it may be worth to try again.
+        kind: the kind of problem.
+        message: one sentence for the client, never with a traceback.
+        status: the HTTP status; by default the kind's status in `STATUS`.
+        retry_after: seconds after which the client may try again.
     """
 
     def __init__(
@@ -61,5 +61,5 @@ class Problem(Exception):  # noqa: N818 - what a client is told need not be an e
 
 
 def refusal(error: UserError) -> Problem:
-    """Return the problem for what a client got wrong, naming options as JSON does."""
+    """Return the problem for a client's error, with option names as in JSON."""
     return Problem("validation", as_arguments(str(error)))

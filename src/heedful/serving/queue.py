@@ -1,6 +1,6 @@
-"""What waits for a run: requests, from which batches are filled by fair turns.
+"""The queue of a run: pending requests, and batches filled from them round-robin.
 
-Nothing here computes or waits, so it can be tested without a model or a clock.
+This module neither computes nor waits, so it can be tested without a model or a clock.
 """
 
 import time
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Ticket:
-    """A request that waits: its records, and the answers that it has so far."""
+    """A pending request: its records, and its answers so far."""
 
     predictor: "Predictor"
-    """Encoded the records, so only it can answer them."""
+    """The predictor that encoded the records. Only it can answer them."""
     settings: PredictSettings
     records: list[Any]
     encoded: list[Fitted[Example]]
     tokens: list[int]
-    """Tokens of each record."""
+    """Number of tokens of each record."""
     done: "asyncio.Future[None]"
-    """Set when every record has its answer, or when one cannot be answered."""
+    """Set once every record has its answer, or one fails."""
     queued: float = field(default_factory=time.perf_counter)
-    """When it began to wait, and..."""
+    """Time at which the request entered the queue."""
     begun: float | None = None
-    """...when the first of its records was computed."""
+    """Time at which the computation of its first record began."""
     answers: list[Any] = field(init=False)
     waiting: deque[int] = field(init=False)
-    """Positions of the records that are in no batch yet, the longest first."""
+    """Indices of the records that are in no batch yet, longest first."""
     waiting_tokens: int = field(init=False)
     missing: int = field(init=False)
-    """Records without an answer."""
+    """Number of records without an answer."""
 
     def __post_init__(self) -> None:
-        """Let every record wait."""
+        """Mark every record as waiting."""
         self.answers = [None] * len(self.records)
         self.waiting = deque(sorted(range(len(self.tokens)), key=lambda row: -self.tokens[row]))
         self.waiting_tokens = sum(self.tokens)
@@ -52,16 +52,16 @@ class Ticket:
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Batch:
-    """Records that are computed together: of one predictor, with the same settings."""
+    """Records computed together, with the same predictor and settings."""
 
     predictor: "Predictor"
     settings: PredictSettings
     items: list[tuple[Ticket, int]] = field(default_factory=list)
-    """The ticket and the position of each record."""
+    """The ticket of each record, and the record's index in it."""
     tokens: int = 0
 
     def part(self, ticket: Ticket) -> "Batch":
-        """Return a batch of the records that are of one ticket."""
+        """Return a batch with only the records of one ticket."""
         items = [item for item in self.items if item[0] is ticket]
         return Batch(
             predictor=self.predictor,
@@ -71,7 +71,7 @@ class Batch:
         )
 
     def begin(self, now: float) -> Iterator[float]:
-        """Note that it is being computed, and yield how long each new ticket has waited."""
+        """Record the start of the computation, and yield the waiting time of each new ticket."""
         for ticket, _ in self.items:
             if ticket.begun is None:
                 ticket.begun = now
@@ -89,26 +89,26 @@ class Batch:
 
 
 class Queue:
-    """Tickets in fair turns.
+    """A queue that serves tickets round-robin.
 
     Args:
-        batch_tokens: the most tokens of a batch; one record may have more, and is then alone.
+        batch_tokens: maximum number of tokens of a batch. A longer record gets its own batch.
     """
 
     def __init__(self, batch_tokens: int) -> None:
         self.batch_tokens = batch_tokens
         self.tickets: deque[Ticket] = deque()
         self.items = 0
-        """Records that wait."""
+        """Number of waiting records."""
         self.tokens = 0
-        """Their tokens."""
+        """Number of tokens of the waiting records."""
         self.ahead = 0
-        """Tokens that a new request has to wait for: a long one lets it in after a batch's worth,
-        since both then take turns."""
+        """Number of tokens ahead of a new request. Each ticket counts for at most one batch: after
+        that it takes turns with the new request."""
 
     @property
     def batches(self) -> int:
-        """How many batches those tokens fill: requests with other settings are computed apart."""
+        """Number of batches for the tokens ahead. Different settings need separate batches."""
         kinds: Counter[tuple[int, PredictSettings]] = Counter()
         for ticket in self.tickets:
             kind = id(ticket.predictor), ticket.settings
@@ -116,34 +116,34 @@ class Queue:
         return sum(-(-tokens // self.batch_tokens) for tokens in kinds.values())
 
     def put(self, ticket: Ticket) -> None:
-        """Let a ticket wait behind all others."""
+        """Append a ticket to the queue."""
         self.tickets.append(ticket)
         self.items += len(ticket.waiting)
         self.tokens += ticket.waiting_tokens
         self.ahead += min(ticket.waiting_tokens, self.batch_tokens)
 
     def drop(self, ticket: Ticket) -> None:
-        """Let a ticket leave, if it still waits."""
+        """Remove a ticket, if it is still in the queue."""
         if ticket in self.tickets:
             self.tickets.remove(ticket)
-            self._count_out(ticket, items=len(ticket.waiting), tokens=ticket.waiting_tokens)
+            self._subtract(ticket, items=len(ticket.waiting), tokens=ticket.waiting_tokens)
             ticket.waiting.clear()
 
     def take(self) -> Batch | None:
-        """Fill a batch, one record of each ticket in turn; None if nothing waits.
+        """Fill a batch round-robin, one record per ticket; return None if the queue is empty.
 
-        The first ticket decides for which predictor and settings. Tickets with others keep their
-        place, and the first of them comes next.
+        The first ticket determines the predictor and the settings. Tickets with other settings
+        keep their order and go to the front of the queue, for the next batch.
         """
         if not self.tickets:
             return None
         first = self.tickets[0]
         batch = Batch(predictor=first.predictor, settings=first.settings)
-        others: deque[Ticket] = deque()
+        skipped: deque[Ticket] = deque()
         while self.tickets:
             ticket = self.tickets.popleft()
             if ticket.predictor is not batch.predictor or ticket.settings != batch.settings:
-                others.append(ticket)
+                skipped.append(ticket)
                 continue
             row = ticket.waiting[0]
             tokens = ticket.tokens[row]
@@ -151,15 +151,15 @@ class Queue:
                 self.tickets.appendleft(ticket)
                 break
             ticket.waiting.popleft()
-            self._count_out(ticket, items=1, tokens=tokens)
+            self._subtract(ticket, items=1, tokens=tokens)
             batch.items.append((ticket, row))
             batch.tokens += tokens
             if ticket.waiting:
                 self.tickets.append(ticket)
-        self.tickets = others + self.tickets
+        self.tickets = skipped + self.tickets
         return batch
 
-    def _count_out(self, ticket: Ticket, *, items: int, tokens: int) -> None:
+    def _subtract(self, ticket: Ticket, *, items: int, tokens: int) -> None:
         self.items -= items
         self.tokens -= tokens
         self.ahead -= min(ticket.waiting_tokens, self.batch_tokens)

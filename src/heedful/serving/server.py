@@ -1,4 +1,4 @@
-"""The server process: a socket, uvicorn, and the signals."""
+"""The server process: the socket, uvicorn, and signal handling."""
 
 import asyncio
 import functools
@@ -20,34 +20,33 @@ from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.task import Say
 
-_LONGEST_QUEUE = 128
-"""Connections that the system may hold before they are accepted."""
+_BACKLOG = 128
+"""Backlog of the listening socket: connections not yet accepted."""
 
 
 def run(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
-    """Serve until a signal says to stop; then answer what was accepted, and return.
+    """Serve until a signal stops the server, then answer the accepted requests and return.
 
     Raises:
-        UserError: a run cannot be loaded, the address cannot be listened at, or the API key is
-            none.
+        UserError: a run cannot be loaded, the address cannot be bound, or the API key is invalid.
     """
-    ways_in = doors(settings)
-    if is_open(settings) and ways_in.key is None:
+    access = doors(settings)
+    if is_open(settings) and access.key is None:
         say(
             f"warning: whoever can reach {settings.host} can use this server; "
             f"--api-key-file or {KEY_VARIABLE} asks them for a key"
         )
-    with _listen(settings) as listener, _keeping_signals():
-        # A run that is being loaded need not be read again.
+    with _listen(settings) as listener, _restored_signals():
+        # No reload is needed while the runs are loading.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         loaded = [load(run, settings) for run in runs]
         with logging_json():
-            asyncio.run(_serve(loaded, settings, ways_in, listener, say))
+            asyncio.run(_serve(loaded, settings, access, listener, say))
 
 
 @contextmanager
-def _keeping_signals() -> Iterator[None]:
-    """Put back at the end what SIGHUP and SIGTERM do."""
+def _restored_signals() -> Iterator[None]:
+    """Restore the handlers of SIGHUP and SIGTERM on exit."""
     handlers = {name: signal.getsignal(name) for name in (signal.SIGHUP, signal.SIGTERM)}
     try:
         yield
@@ -59,7 +58,7 @@ def _keeping_signals() -> Iterator[None]:
 async def _serve(
     loaded: Sequence[Loaded],
     settings: ServeSettings,
-    ways_in: Doors,
+    access: Doors,
     listener: socket.socket,
     say: Say,
 ) -> None:
@@ -70,8 +69,8 @@ async def _serve(
         server.should_exit = True
 
     service = Service(loaded, settings, on_failure=fail)
-    server = uvicorn.Server(_config(service, ways_in, settings))
-    # uvicorn raises the signal that stopped it again, when it is done.
+    server = uvicorn.Server(_config(service, access, settings))
+    # uvicorn re-raises the signal that stopped it when it is done.
     signal.signal(signal.SIGTERM, server.handle_exit)
     reloads: set[asyncio.Task[None]] = set()
 
@@ -81,7 +80,7 @@ async def _serve(
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     host, port = listener.getsockname()[:2]
-    listener.listen(_LONGEST_QUEUE)
+    listener.listen(_BACKLOG)
     address = f"[{host}]" if ":" in host else host
     say(f"serving {', '.join(service.runs)} at http://{address}:{port}{settings.root_path}")
     await server.serve(sockets=[listener])
@@ -94,14 +93,14 @@ async def _reload(service: Service, say: Say) -> None:
         say(line)
 
 
-def _config(service: Service, ways_in: Doors, settings: ServeSettings) -> uvicorn.Config:
+def _config(service: Service, access: Doors, settings: ServeSettings) -> uvicorn.Config:
     limits = ConnectionLimits(
         connections=2 * settings.connections,
         read_seconds=settings.read_timeout,
         write_seconds=settings.write_timeout,
     )
     return uvicorn.Config(
-        application(service, ways_in),
+        application(service, access),
         http=cast(Any, functools.partial(Connection, limits)),
         ws="none",
         lifespan="on",
@@ -111,7 +110,7 @@ def _config(service: Service, ways_in: Doors, settings: ServeSettings) -> uvicor
         proxy_headers=False,
         server_header=False,
         root_path=settings.root_path,
-        backlog=_LONGEST_QUEUE,
+        backlog=_BACKLOG,
         timeout_keep_alive=settings.keep_alive,
         timeout_graceful_shutdown=round(settings.timeout) + 1,
     )
@@ -126,6 +125,6 @@ def _listen(settings: ServeSettings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        where = f"--host {settings.host} --port {settings.port}"
-        raise UserError(f"{where}: {error.strerror or error}") from None
+        options = f"--host {settings.host} --port {settings.port}"
+        raise UserError(f"{options}: {error.strerror or error}") from None
     return listener

@@ -1,6 +1,6 @@
-"""What a server has to offer: its runs, and answers from them.
+"""The service behind all protocols: the server's runs, and answers from them.
 
-Protocols are written against this alone.
+The protocols use only this interface.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from heedful.task import AnyTask
 T = TypeVar("T")
 
 MOST_ANSWERS = 1000
-"""The most answers to one text: those of a mask could be the whole vocabulary."""
+"""Maximum number of answers for one text. A mask could otherwise return the whole vocabulary."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -37,29 +37,29 @@ class Served:
     """A run that is served."""
 
     name: str
-    """What clients call it: its folder's name, with a number where another has the same."""
+    """Name for clients: the folder's name, with a number if another run has the same name."""
     folder: str
-    """What the command line names: a folder, or a bare model."""
+    """The folder or bare model named on the command line."""
     predictor: Predictor
-    """Another one once the run was read again; use it in one go, without awaiting in between."""
+    """Replaced when the run is reloaded: do not read it twice with an ``await`` in between."""
     lane: Lane
     version: Version
-    """Of the folder, when it was read."""
+    """Version of the folder when it was loaded."""
     loaded: float = field(default_factory=time.time)
-    """When, in seconds since 1970."""
+    """Time of loading, in seconds since 1970."""
     warm: bool = False
-    """Whether it has answered once, so that the first client does not wait longer than others."""
+    """Whether the run is warmed up, so that the first client waits no longer than others."""
 
     @property
     def task(self) -> AnyTask:
-        """What the run does."""
+        """The run's task."""
         return self.predictor.task
 
     def settings(self, **options: Unpack[PredictOptions]) -> PredictSettings:
-        """Return how to compute, with what a request says.
+        """Return the prediction settings, with the options of a request applied.
 
         Raises:
-            Problem: an option is misspelt, out of range, or was decided when the run was loaded.
+            Problem: an option is misspelt, out of range, or fixed when the run was loaded.
         """
         try:
             return with_options(self.predictor.settings, options)
@@ -68,12 +68,12 @@ class Served:
 
 
 class Service:
-    """Several runs that answer at once.
+    """Serves several runs concurrently.
 
     Args:
-        loaded: what the command line names, and the predictor of each.
-        settings: the limits.
-        on_failure: called if a lane breaks, after which its run would answer nobody.
+        loaded: the loaded runs, in the order of the command line.
+        settings: the server's settings, with the limits.
+        on_failure: called if a lane fails, after which its run could answer no request.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class Service:
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
         turns = Turns(settings.threads or torch.get_num_threads(), len(loaded))
         self.runs: dict[str, Served] = {}
-        """By name, in the order of the command line."""
+        """The runs by name, in the order of the command line."""
         for run in loaded:
-            name = _free_name(run.folder, self.runs)
+            name = _unique_name(run.folder, self.runs)
             lane = Lane(name, turns, self._encoder, settings, self.metrics)
             self.metrics.watch(lane)
             self.runs[name] = Served(
@@ -104,15 +104,15 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
 
     def find(self, name: str | None, able: Callable[[Served], bool], need: str) -> Served:
-        """Return the run of a name, or without one the first that can answer.
+        """Return the run with the given name, or without a name the first that can answer.
 
         Args:
-            name: what the client calls it, if it names one.
-            able: whether a run can answer what is asked.
-            need: what such a run is, such as "a run of embed", for the client.
+            name: name of the run, if the client gives one.
+            able: returns whether a run can answer the request.
+            need: description of such a run for error messages, such as "a run of embed".
 
         Raises:
-            Problem: there is no such run, or it cannot answer this.
+            Problem: there is no such run, or it cannot answer the request.
         """
         if name is not None:
             served = self.runs.get(name)
@@ -129,10 +129,10 @@ class Service:
         raise Problem("unable", f"this needs {need}, and there is none: {listed(self.runs)}")
 
     async def encoding(self, function: Callable[[], T]) -> T:
-        """Call what uses a tokenizer in the thread that encodes, and return what it returns.
+        """Call a function that uses a tokenizer in the encoder thread, and return its result.
 
         Raises:
-            Problem: for its `UserError`.
+            Problem: the function raised a `UserError`.
         """
         try:
             return await asyncio.get_running_loop().run_in_executor(self._encoder, function)
@@ -140,28 +140,28 @@ class Service:
             raise refusal(error) from None
 
     async def check_tokens(self, text: str, tokenizer: Any) -> None:
-        """Refuse a text that has more tokens than a request may have.
+        """Check that a text has at most as many tokens as a request may have.
 
         Raises:
-            Problem: it has.
+            Problem: it has more.
         """
         await check_tokens(text, tokenizer, self.settings.max_tokens, self._encoder)
 
     async def answer(
         self, served: Served, records: Sequence[Any], settings: PredictSettings
     ) -> list[Any]:
-        """Answer for the records of a request, together with those of others.
+        """Answer the records of a request, batched with the records of other requests.
 
         Args:
             served: the run.
-            records: of its task, as ``served.task.from_texts`` makes them.
-            settings: how to compute, as ``served.settings`` gives it.
+            records: records of the run's task, from ``served.task.from_texts``.
+            settings: the prediction settings, from ``served.settings``.
 
         Returns:
-            The answer for each record, exactly what `Predictor.answers` gives.
+            The answer for each record, exactly as from `Predictor.answers`.
 
         Raises:
-            Problem: the run is not ready, a limit is passed, or a record cannot be answered.
+            Problem: the run is not ready, a limit is exceeded, or a record cannot be answered.
         """
         if not served.warm:
             raise Problem("not ready", f"{served.name} is not ready yet", retry_after=1)
@@ -179,18 +179,18 @@ class Service:
 
     @property
     def ready(self) -> bool:
-        """Whether every run is."""
+        """Whether every run is ready."""
         return all(served.warm for served in self.runs.values())
 
     def overloaded(self) -> Problem | None:
-        """Return what is told to every request while all queues are full, or None."""
+        """Return the problem for every request while all queues are full, else None."""
         lanes = [served.lane for served in self.runs.values()]
         if not all(lane.is_full() for lane in lanes):
             return None
         return min(lanes, key=Lane.wait_seconds).overloaded()
 
     def start(self) -> None:
-        """Let the lanes run, every run answer once, and free memory go back, on the event loop."""
+        """Start the background tasks on the event loop: lanes, warm-up, and memory release."""
         work = [served.lane.run() for served in self.runs.values()]
         work += [self._warm(), keep_returning_memory()]
         self._tasks = [asyncio.create_task(one) for one in work]
@@ -198,7 +198,7 @@ class Service:
             task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """Stop the lanes, once the server has answered what it accepted."""
+        """Stop the lanes. Call this after the server has answered the accepted requests."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -207,42 +207,42 @@ class Service:
         self._encoder.shutdown(wait=False, cancel_futures=True)
 
     async def reload(self) -> list[str]:
-        """Read again those folders that have changed, while the runs answer as before.
+        """Reload the runs whose folders have changed. They keep answering in the meantime.
 
-        Requests that have come are answered by the model that was there when they came.
+        A request is answered by the model that was loaded when it arrived.
 
         Returns:
-            A line for the user on each folder.
+            A line for the user about each run.
         """
         async with self._reloading:
             return [await self._reload(served) for served in self.runs.values()]
 
     async def _reload(self, served: Served) -> str:
-        task = asyncio.create_task(self._fresh(served))
+        task = asyncio.create_task(self._load_if_changed(served))
         await asyncio.wait([task])
         if (error := task.exception()) is not None:
             reason = str(error) or type(error).__name__
             log("reload failed", {"run": served.name, "reason": reason})
             return f"{served.name}: goes on as it was, for it cannot be read again: {reason}"
-        fresh = task.result()
-        if fresh is None:
+        loaded = task.result()
+        if loaded is None:
             return f"{served.name}: unchanged"
-        served.predictor, served.version = fresh.predictor, fresh.version
+        served.predictor, served.version = loaded.predictor, loaded.version
         log("reloaded", {"run": served.name})
         return f"{served.name}: read again"
 
-    async def _fresh(self, served: Served) -> Loaded | None:
-        """Load a run whose folder has changed, and let the new model answer once."""
+    async def _load_if_changed(self, served: Served) -> Loaded | None:
+        """Load and warm up the new model of a run. Return None if its folder is unchanged."""
         if await asyncio.to_thread(version_of, served.folder) == served.version:
             return None
-        fresh = await asyncio.to_thread(load, served.folder, self.settings, changing=True)
-        await served.lane.warm_up(fresh.predictor, warm_records(fresh.predictor))
-        return fresh
+        loaded = await asyncio.to_thread(load, served.folder, self.settings, changing=True)
+        await served.lane.warm_up(loaded.predictor, warm_records(loaded.predictor))
+        return loaded
 
     async def _warm(self) -> None:
         for served in self.runs.values():
             await served.lane.warm_up(served.predictor, warm_records(served.predictor))
-            served.lane.speed = Speed()  # the first answers are slower than any after them
+            served.lane.speed = Speed()  # discard the timings of the warm-up, which is slower
             served.warm = True
         log("ready", {"runs": list(self.runs)})
 
@@ -252,7 +252,7 @@ class Service:
             self._on_failure(error)
 
 
-def _free_name(folder: str, taken: dict[str, Served]) -> str:
+def _unique_name(folder: str, taken: dict[str, Served]) -> str:
     name = stem = Path(os.path.abspath(folder)).name
     number = 1
     while name in taken:

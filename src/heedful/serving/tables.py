@@ -1,6 +1,6 @@
-"""Texts and answers of each task as tensors, for the Open Inference Protocol.
+"""Input texts and answers of each task as tensors, for the Open Inference Protocol.
 
-Shapes: B texts, L labels, D width of a vector, N entities or words of all texts.
+Shapes: B texts, L labels, D embedding size, N entities or words of all texts.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +23,13 @@ class Columns:
     """The tensors of a task."""
 
     inputs: tuple[str, ...]
-    """Names of texts, of shape (B,); those of choices are of shape (B, C)."""
+    """Names of the input tensors, of shape (B,); ``choices`` is of shape (B, C)."""
     optional: tuple[str, ...] = ()
-    """Such that may be left out."""
+    """Names of the optional input tensors."""
     outputs: tuple[tuple[str, Datatype, int], ...]
-    """Name, datatype and number of dimensions."""
+    """Name, datatype and number of dimensions of each output tensor."""
     tensors: Callable[[Sequence[Any]], list[Tensor]]
-    """Answers to tensors, in the order of the outputs."""
+    """Converts answers to tensors, in the order of the outputs."""
 
 
 def _column(name: str, datatype: Datatype, data: Any, width: int | None = None) -> Tensor:
@@ -37,7 +37,7 @@ def _column(name: str, datatype: Datatype, data: Any, width: int | None = None) 
 
 
 def _rows(name: str, rows: Sequence[Any]) -> Tensor:
-    """Return rows of numbers, (B, D), as a tensor."""
+    """Return rows of floats, (B, D), as a tensor."""
     array = np.asarray(rows, dtype=np.float32)
     return _column(name, "FP32", array.reshape(-1), array.shape[1])
 
@@ -210,7 +210,7 @@ USED: tuple[tuple[str, Datatype, int], ...] = (
     ("tokens_total", "INT64", 1),
     ("tokens_used", "INT64", 1),
 )
-"""What every task has."""
+"""Output tensors of every task."""
 
 
 _REPLACED = Columns(
@@ -224,7 +224,7 @@ _REPLACED = Columns(
     ),
     tensors=_suspects,
 )
-"""Of a run of pretrain that tells replaced words from original ones."""
+"""Tensors of a pretraining run with replaced-token detection."""
 
 
 def columns_of(task: AnyTask) -> Columns:
@@ -239,16 +239,16 @@ def columns_of(task: AnyTask) -> Columns:
         outputs, tensors = (("chosen", "BOOL", 2), *_SCORES), _several_labels
     optional = columns.optional
     if isinstance(task, Classify | Regress) and task.pairs is not False:
-        both = ("text", "text_pair")
-        inputs, optional = (both, ()) if task.pairs else (both[:1], both[1:])
+        pair_inputs = ("text", "text_pair")
+        inputs, optional = (pair_inputs, ()) if task.pairs else (pair_inputs[:1], pair_inputs[1:])
     return Columns(inputs=inputs, optional=optional, outputs=(*outputs, *USED), tensors=tensors)
 
 
 def texts_of(columns: Columns, arrays: dict[str, Any]) -> list[Text]:
-    """Return the texts of a request, each a text or a tuple of texts.
+    """Return the inputs of a request, each a text or a tuple of texts.
 
     Raises:
-        Problem: a tensor is missing, unknown, or of another length than the others.
+        Problem: a tensor is missing, unknown, of the wrong shape, or of a different length.
     """
     for name in arrays:
         if name not in (*columns.inputs, *columns.optional):
@@ -266,7 +266,7 @@ def texts_of(columns: Columns, arrays: dict[str, Any]) -> list[Text]:
                 raise Problem("validation", "choices: expected the shape [texts, choices]")
             parts.append([tuple(row) for row in array])
             continue
-        if array.ndim == 2 and array.shape[1] == 1:  # how batches are often sent
+        if array.ndim == 2 and array.shape[1] == 1:  # clients often send batches in this shape
             array = array[:, 0]
         if array.ndim != 1:
             raise Problem("validation", f"{name}: expected one dimension, of texts")
@@ -281,7 +281,7 @@ def texts_of(columns: Columns, arrays: dict[str, Any]) -> list[Text]:
 
 
 def tensors_of(columns: Columns, answers: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors of answers."""
+    """Return the output tensors of answers."""
     return [
         *columns.tensors(answers),
         _column("tokens_total", "INT64", [answer.tokens_total for answer in answers]),

@@ -1,4 +1,4 @@
-"""The task token-classification of Hugging Face's Inference API: entities, words or pieces."""
+"""The token-classification task of Hugging Face's Inference API: entities or word pieces."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -16,7 +16,7 @@ Strategy = Literal["none", "simple", "first", "average", "max"]
 
 
 class TaggingParameters(Body):
-    """How the tags of pieces become those of words and entities."""
+    """How the tags of word pieces are aggregated into words and entities."""
 
     aggregation_strategy: Strategy | None = Field(
         default=None,
@@ -28,7 +28,7 @@ class TaggingParameters(Body):
 
 
 class TokenClassification(Body):
-    """A text whose entities are wanted."""
+    """A text to find entities in."""
 
     inputs: str = Field(examples=["Ann is in Paris"])
     parameters: TaggingParameters | None = None
@@ -36,7 +36,7 @@ class TokenClassification(Body):
 
 
 class Entity(Reply):
-    """An entity, or with the strategy none a piece of a word."""
+    """An entity, or a word piece with the strategy none."""
 
     entity_group: str | None = None
     entity: str | None = None
@@ -48,9 +48,9 @@ class Entity(Reply):
 
 
 async def tag(service: Service, served: Served, body: TokenClassification) -> Any:
-    """Return the entities of a text."""
-    asked = body.parameters or TaggingParameters()
-    strategy = asked.aggregation_strategy or "first"
+    """Return the entities of a text, or its word pieces with the strategy ``none``."""
+    parameters = body.parameters or TaggingParameters()
+    strategy = parameters.aggregation_strategy or "first"
     begin = len(served.predictor.tokenizer.layout.begin)
     options = PredictOptions(piece_tags=strategy in ("none", "simple"))
     if strategy in ("average", "max"):
@@ -62,7 +62,7 @@ async def tag(service: Service, served: Served, body: TokenClassification) -> An
         rows = [_group(body.inputs, group) for group in _groups(answer.pieces)]
     else:
         rows = list(_entities(body.inputs, answer))
-    ignored = set(asked.ignore_labels)
+    ignored = set(parameters.ignore_labels)
     return [row for row in rows if not {row.get("entity"), row.get("entity_group")} & ignored]
 
 
@@ -78,7 +78,7 @@ def _piece(piece: TaggedPiece, begin: int) -> dict[str, Any]:
 
 
 def _groups(pieces: Sequence[TaggedPiece]) -> Iterator[list[TaggedPiece]]:
-    """Yield neighbouring pieces of one type, a new group at each that begins an entity."""
+    """Yield groups of adjacent pieces of one type. A tag that begins an entity starts a group."""
     group: list[TaggedPiece] = []
     for piece in pieces:
         prefix, kind = _parsed(piece.tag)
@@ -107,9 +107,9 @@ def _group(text: str, group: Sequence[TaggedPiece]) -> dict[str, Any]:
 
 
 def _entities(text: str, answer: Tagging) -> Iterator[dict[str, Any]]:
-    """Yield the entities, and what stands between them as one group each, in order."""
+    """Yield the entities in order, and each stretch of text outside them as one ``O`` group."""
     starts = {entity.start: entity for entity in answer.entities}
-    inside = 0
+    covered_end = 0
     for outside, words in groupby(answer.words, key=lambda word: word.tag == "O"):
         run = list(words)
         if outside:
@@ -121,9 +121,9 @@ def _entities(text: str, answer: Tagging) -> Iterator[dict[str, Any]]:
             }
             continue
         for word in run:
-            if word.start < inside or (entity := starts.get(word.start)) is None:
+            if word.start < covered_end or (entity := starts.get(word.start)) is None:
                 continue
-            inside = entity.end
+            covered_end = entity.end
             yield {
                 "entity_group": entity.label,
                 "score": entity.score,

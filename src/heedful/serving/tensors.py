@@ -1,4 +1,4 @@
-"""Tensors of the Open Inference Protocol, as JSON and as the bytes of its binary extension."""
+"""Tensors of the Open Inference Protocol: JSON, and the binary tensor data extension."""
 
 import gzip
 import io
@@ -19,7 +19,7 @@ from heedful.serving.wire import load
 from heedful.settings import ServeSettings
 
 HEADER = "inference-header-content-length"
-"""How many bytes of a body are JSON; binary tensors follow them."""
+"""Header with the number of JSON bytes in a body; binary tensors follow them."""
 
 Datatype = Literal["BOOL", "INT64", "FP32", "BYTES"]
 _FORMATS = {"BOOL": "?", "INT64": "<i8", "FP32": "<f4"}
@@ -28,31 +28,31 @@ _ENCODINGS = ("gzip", "deflate")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tensor:
-    """A tensor to send."""
+    """An output tensor."""
 
     name: str
     datatype: Datatype
     data: Any
-    """An array of numbers, or a list of texts, of one dimension."""
+    """The flat elements: an array of numbers, or a list of texts."""
     width: int | None = None
-    """Columns, if it has two dimensions."""
+    """Number of columns if the tensor has two dimensions."""
 
     @property
     def shape(self) -> list[int]:
-        """Its shape."""
+        """Shape of the tensor."""
         if self.width is None:
             return [len(self.data)]
         return [len(self.data) // max(self.width, 1), self.width]
 
     def values(self) -> list[Any]:
-        """Return its elements for JSON."""
+        """Return the elements for JSON."""
         if self.datatype == "BYTES":
             return list(self.data)
         elements: list[Any] = np.asarray(self.data, _FORMATS[self.datatype]).tolist()
         return elements
 
     def bytes(self) -> bytes:
-        """Return its elements as bytes, a text with its length before it."""
+        """Return the elements as bytes. Each text is prefixed with its length."""
         if self.datatype != "BYTES":
             return np.asarray(self.data, _FORMATS[self.datatype]).tobytes()
         texts = [storable(text).encode() for text in self.data]
@@ -60,7 +60,7 @@ class Tensor:
 
 
 class InputTensor(Body):
-    """Texts."""
+    """A tensor of texts."""
 
     name: str = Field(examples=["text"])
     shape: list[int] = Field(max_length=2, examples=[[2]])
@@ -70,14 +70,14 @@ class InputTensor(Body):
 
 
 class AskedOutput(Body):
-    """A tensor that is wanted."""
+    """A requested output tensor."""
 
     name: str = Field(examples=["scores"])
     parameters: dict[str, Any] | None = None
 
 
 class InferBody(Body):
-    """Texts to answer for."""
+    """Input texts and requested outputs."""
 
     id: str | None = None
     parameters: dict[str, Any] | None = Field(
@@ -89,23 +89,28 @@ class InferBody(Body):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """What a request asks for."""
+    """A parsed request."""
 
     id: str | None
     texts: dict[str, NDArray[np.object_]]
-    """Of each input its texts, in its shape."""
+    """The texts of each input, in the input's shape."""
     options: dict[str, Any]
     outputs: dict[str, bool] | None
-    """The tensors that are wanted, and whether as bytes; None for all."""
+    """Names of the requested outputs, and whether to send each as bytes; None for all outputs."""
     as_bytes: bool
-    """Whether tensors are sent as bytes, where the request does not say it of each."""
+    """Whether outputs are sent as bytes by default."""
 
 
 def unpacked(content: bytes, encoding: str, most: int) -> bytes:
-    """Return a body that came compressed.
+    """Return a decompressed body.
+
+    Args:
+        content: the body as received.
+        encoding: its Content-Encoding.
+        most: maximum number of bytes after decompression.
 
     Raises:
-        Problem: the encoding is unknown, it is damaged, or it has more than ``most`` bytes.
+        Problem: the encoding is unknown, the body is damaged, or it has more than ``most`` bytes.
     """
     if encoding in ("", "identity"):
         return content
@@ -113,7 +118,7 @@ def unpacked(content: bytes, encoding: str, most: int) -> bytes:
         allowed = ", ".join(_ENCODINGS)
         raise Problem("validation", f"Content-Encoding: give {allowed}, or none", status=415)
     try:
-        plain = (_gunzipped if encoding == "gzip" else _inflated)(content, most + 1)
+        plain = (_gunzip if encoding == "gzip" else _inflate)(content, most + 1)
     except (zlib.error, EOFError, OSError):
         raise Problem("validation", f"the body is not {encoding}") from None
     if len(plain) > most:
@@ -121,31 +126,31 @@ def unpacked(content: bytes, encoding: str, most: int) -> bytes:
     return plain
 
 
-def _gunzipped(content: bytes, most: int) -> bytes:
-    """Return at most some bytes of a body of any number of members (RFC 1952, section 2.2)."""
+def _gunzip(content: bytes, max_bytes: int) -> bytes:
+    """Decompress at most ``max_bytes`` of gzip data with any number of members (RFC 1952, 2.2)."""
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as members:
-        return members.read(most)
+        return members.read(max_bytes)
 
 
-def _inflated(content: bytes, most: int) -> bytes:
-    """Return at most some bytes of a body in the format of zlib (RFC 1950)."""
-    unpacking = zlib.decompressobj()
-    plain = unpacking.decompress(content, most)
-    if len(plain) < most and (not unpacking.eof or unpacking.unused_data):
+def _inflate(content: bytes, max_bytes: int) -> bytes:
+    """Decompress at most ``max_bytes`` of data in zlib format (RFC 1950)."""
+    decompressor = zlib.decompressobj()
+    plain = decompressor.decompress(content, max_bytes)
+    if len(plain) < max_bytes and (not decompressor.eof or decompressor.unused_data):
         raise EOFError("it is cut off, or something follows it")
     return plain
 
 
 def read(content: bytes, header: str | None, settings: ServeSettings) -> Asked:
-    """Read a request.
+    """Parse a request.
 
     Args:
         content: the body.
-        header: how many bytes of it are JSON; None for all.
-        settings: the limits.
+        header: number of its bytes that are JSON, as text; None for all.
+        settings: the server's settings, with the limits.
 
     Raises:
-        Problem: saying what is wrong with it.
+        Problem: the request is invalid.
     """
     size = len(content)
     if header is not None:
@@ -160,14 +165,14 @@ def read(content: bytes, header: str | None, settings: ServeSettings) -> Asked:
         raise Problem("validation", first_error(error.errors())) from None
     except ValueError:
         raise Problem("validation", "what should be JSON in the body is not JSON") from None
-    texts, rest = {}, content[size:]
+    texts, remaining = {}, content[size:]
     for tensor in body.inputs:
         if tensor.name in texts:
             raise Problem("validation", f"there are two inputs {tensor.name!r}")
-        elements, rest = _elements(tensor, rest)
+        elements, remaining = _elements(tensor, remaining)
         texts[tensor.name] = _shaped(tensor, elements)
-    if rest:
-        raise Problem("validation", f"{len(rest):,} bytes are left behind the last tensor")
+    if remaining:
+        raise Problem("validation", f"{len(remaining):,} bytes are left behind the last tensor")
     options = dict(body.parameters or {})
     as_bytes = options.pop("binary_data_output", False) is True
     outputs = None
@@ -180,9 +185,9 @@ def _shaped(tensor: InputTensor, elements: list[str]) -> NDArray[np.object_]:
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     try:
-        if min(tensor.shape, default=0) >= 0:  # to numpy -1 is what is left
+        if min(tensor.shape, default=0) >= 0:  # numpy would infer a dimension of -1
             return array.reshape(tensor.shape)
-    except (ValueError, OverflowError):  # another number of texts, or a length that no array has
+    except (ValueError, OverflowError):  # the shape does not fit, or is too large for any array
         pass
     raise Problem(
         "validation",
@@ -191,7 +196,7 @@ def _shaped(tensor: InputTensor, elements: list[str]) -> NDArray[np.object_]:
 
 
 def _elements(tensor: InputTensor, content: bytes) -> tuple[list[str], bytes]:
-    """Return the texts of an input, and the bytes that follow them."""
+    """Return the texts of an input, and the remaining bytes."""
     if tensor.datatype != "BYTES":
         message = f"{tensor.name}: its datatype is {tensor.datatype!r}; texts are BYTES"
         raise Problem("validation", message)
@@ -202,14 +207,18 @@ def _elements(tensor: InputTensor, content: bytes) -> tuple[list[str], bytes]:
     if size is None:
         if tensor.data is None:
             raise Problem("validation", f"{tensor.name}: no data in it")
-        return _flat(tensor), content
+        return _flat_texts(tensor), content
     if not isinstance(size, int) or not 0 <= size <= len(content) or tensor.data is not None:
         raise Problem("validation", f"{tensor.name}: binary_data_size is not that of its bytes")
     return _texts(tensor.name, content[:size]), content[size:]
 
 
-def _flat(tensor: InputTensor) -> list[str]:
-    """Return the texts of an input, whose lists may be nested as its shape is, or flat."""
+def _flat_texts(tensor: InputTensor) -> list[str]:
+    """Return the texts of an input as a flat list. Its data may be flat, or nested like its shape.
+
+    Raises:
+        Problem: a row has the wrong length, or an element is not a text.
+    """
     data: list[Any] = tensor.data or []
     if len(tensor.shape) > 1 and any(isinstance(row, list) for row in data):
         rows = [row if isinstance(row, list) else [row] for row in data]
@@ -225,7 +234,7 @@ def _flat(tensor: InputTensor) -> list[str]:
 
 
 def _texts(name: str, content: bytes) -> list[str]:
-    """Read texts, each with its length before it."""
+    """Parse length-prefixed texts."""
     texts, start = [], 0
     while start < len(content):
         end = start + 4 + int.from_bytes(content[start : start + 4], "little")
@@ -239,9 +248,9 @@ def _texts(name: str, content: bytes) -> list[str]:
     return texts
 
 
-def _wants_bytes(output: AskedOutput, usual: bool) -> bool:
+def _wants_bytes(output: AskedOutput, default: bool) -> bool:
     parameters = dict(output.parameters or {})
-    as_bytes = parameters.pop("binary_data", usual)
+    as_bytes = parameters.pop("binary_data", default)
     if parameters:
         raise Problem("validation", f"{output.name}: unknown parameter {next(iter(parameters))!r}")
     return as_bytes is True
@@ -250,12 +259,12 @@ def _wants_bytes(output: AskedOutput, usual: bool) -> bool:
 def write(
     about: Mapping[str, Any], tensors: Sequence[Tensor], as_bytes: Sequence[bool]
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the JSON of a reply, and the bytes that follow it.
+    """Return the JSON of a response, and the binary data that follows it.
 
     Args:
-        about: what it says beside the tensors.
-        tensors: the tensors.
-        as_bytes: of each, whether its elements follow as bytes.
+        about: the fields of the JSON other than the outputs.
+        tensors: the output tensors.
+        as_bytes: whether to send each tensor's elements as binary data.
     """
     outputs, parts = [], []
     for tensor, binary in zip(tensors, as_bytes, strict=True):

@@ -1,4 +1,4 @@
-"""The task translation of Hugging Face's Inference API."""
+"""The translation task of Hugging Face's Inference API."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from heedful.serving.service import Served, Service
 
 
 class GenerateParameters(Body):
-    """How a translation is looked for."""
+    """Parameters of beam search and sampling."""
 
     num_beams: int | None = Count
     num_return_sequences: int | None = Count
@@ -27,20 +27,20 @@ class GenerateParameters(Body):
     seed: int | None = None
 
 
-_GENERATING = {
+_OPTION_NAMES = {
     "num_beams": "beam",
     "num_return_sequences": "top",
     "no_repeat_ngram_size": "no_repeat_ngram",
     "do_sample": "sample",
 }
-"""What heedful calls those that it calls otherwise."""
+"""The client's parameter names to heedful's option names, where they differ."""
 
-NAMES = {ours: theirs for theirs, ours in _GENERATING.items()} | {"long_text": "truncation"}
-"""What clients call options of heedful."""
+NAMES = {ours: theirs for theirs, ours in _OPTION_NAMES.items()} | {"long_text": "truncation"}
+"""heedful's option names to the client's."""
 
 
 class TranslationParameters(Body):
-    """How texts are translated."""
+    """Parameters of a translation."""
 
     truncation: Literal["do_not_truncate", "longest_first", "only_first"] | None = Field(
         default=None,
@@ -54,7 +54,7 @@ class TranslationParameters(Body):
 
 
 class Translation(Body):
-    """A text, or several, to translate."""
+    """One or several texts to translate."""
 
     inputs: str | Several[str] = Field(examples=["Das hund ist rot!"])
     parameters: TranslationParameters | None = None
@@ -68,26 +68,28 @@ class Translated(Reply):
 
 
 async def translate(service: Service, served: Served, body: Translation) -> Any:
-    """Return the translation of each text; or several of each, as many as are asked for.
+    """Return the translation of each text, or several of each if ``num_return_sequences`` is set.
 
     Raises:
-        Problem: a search does not keep so many.
+        Problem: more translations are requested than the beam has hypotheses.
     """
-    asked = body.parameters or TranslationParameters()
-    generating = asked.generate_parameters or GenerateParameters()
+    parameters = body.parameters or TranslationParameters()
+    generating = parameters.generate_parameters or GenerateParameters()
     options: Any = {
-        _GENERATING.get(name, name): value
+        _OPTION_NAMES.get(name, name): value
         for name, value in generating.model_dump(exclude_none=True).items()
     }
-    if asked.truncation is not None:
-        options["long_text"] = "refuse" if asked.truncation == "do_not_truncate" else "head"
-    several, settings = generating.num_return_sequences or 1, served.settings(**options)
-    if several > settings.beam and not settings.sample:
+    if parameters.truncation is not None:
+        options["long_text"] = "refuse" if parameters.truncation == "do_not_truncate" else "head"
+    num_returned, settings = generating.num_return_sequences or 1, served.settings(**options)
+    if num_returned > settings.beam and not settings.sample:
         raise Problem(
             "validation",
-            f"num_return_sequences {several}: a search keeps num_beams {settings.beam} texts; "
+            f"num_return_sequences {num_returned}: a search keeps num_beams {settings.beam} texts; "
             "give a larger num_beams",
         )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     answers = await ask(service, served, texts, **options)
-    return [{"translation_text": one.text} for answer in answers for one in answer.n_best[:several]]
+    return [
+        {"translation_text": one.text} for answer in answers for one in answer.n_best[:num_returned]
+    ]

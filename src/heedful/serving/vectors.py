@@ -1,4 +1,4 @@
-"""Vectors as several protocols ask for them. Shapes: D width of a vector."""
+"""Embeddings, as several protocols return them. Shapes: D embedding size."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,15 +10,20 @@ NEED = "a run of embed"
 
 
 def gives_vectors(served: Served) -> bool:
-    """Tell whether a run gives vectors."""
+    """Return whether a run computes embeddings."""
     return "embed" in served.task.abilities
 
 
 def shaped(vector: Tensor, dimensions: int | None, *, normalise: bool) -> Tensor:
-    """Return the first dimensions of a vector, with length 1 if it is wanted. Shape (D,).
+    """Return a vector truncated to its first dimensions.
+
+    Args:
+        vector: the embedding. Shape (D,).
+        dimensions: number of dimensions to keep; None for all.
+        normalise: whether to scale the result to length 1.
 
     Raises:
-        Problem: it has fewer dimensions, or none are asked for.
+        Problem: the number of dimensions is not between 1 and D.
     """
     if dimensions is not None and not 1 <= dimensions <= len(vector):
         raise Problem("validation", f"dimensions is {dimensions}: give 1 to {len(vector)}")

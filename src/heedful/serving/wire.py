@@ -1,4 +1,4 @@
-"""JSON as it goes over the wire."""
+"""Parsing and serialization of JSON in requests and responses."""
 
 import asyncio
 import json
@@ -15,17 +15,17 @@ from heedful.serving.limits import check_lists, check_values
 from heedful.serving.problem import Problem
 from heedful.settings import ServeSettings
 
-_FEW = 8
-"""Answers that are sooner written at once than handed to a thread."""
+_MAX_INLINE = 8
+"""Maximum number of answers serialized on the event loop; more are handed to a thread."""
 
 
 def load(content: bytes, settings: ServeSettings) -> Any:
-    """Read the JSON of a body.
+    """Parse the JSON of a body.
 
     Raises:
-        Problem: it has too many values; an object has a key twice, of which only one value would
-            count; a number is too long, or the whole nested too deeply.
-        ValueError: it is not JSON.
+        Problem: there are too many values, an object has a duplicate key (of which only one value
+            would count), a number has too many digits, or the nesting is too deep.
+        ValueError: the body is not JSON.
     """
     check_values(content, settings)
     try:
@@ -36,12 +36,12 @@ def load(content: bytes, settings: ServeSettings) -> Any:
         raise Problem("validation", "the body: nested too deeply", status=400) from None
     except (json.JSONDecodeError, UnicodeDecodeError):
         raise
-    except ValueError:  # Python reads no longer ones
+    except ValueError:  # Python limits the number of digits it parses
         raise Problem("validation", "the body: a number with too many digits", status=400) from None
 
 
-class _Asked(Request):
-    """A request whose body is read by `load`, and refused if it asks for too much."""
+class _JsonRequest(Request):
+    """A request whose body is parsed by `load`, and rejected if it has too many items."""
 
     async def json(self) -> Any:
         settings = self.app.state.settings
@@ -51,40 +51,41 @@ class _Asked(Request):
 
 
 class JsonRoute(APIRoute):
-    """A route that refuses a body where an object has a key twice, or with too many items."""
+    """A route that rejects a body with a duplicate key or with too many items."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the function that handles a request."""
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
-            return await handle(_Asked(request.scope, request.receive))
+            return await handle(_JsonRequest(request.scope, request.receive))
 
         return handler
 
 
 class Json(JSONResponse):
-    """JSON that holds any text, half a surrogate pair included, which UTF-8 cannot."""
+    """A JSON response for any text, including lone surrogates, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         """Return the bytes of the body."""
-        return _dump(content).encode("utf-8", errors="backslashreplace")  # \udc80 is JSON for it
+        # A lone surrogate becomes an escape such as \udc80, which is valid JSON.
+        return _dump(content).encode("utf-8", errors="backslashreplace")
 
 
 async def reply(make: Callable[[], Any], items: int) -> Json:
-    """Make the content of a reply and write it, off the event loop if there is much of it.
+    """Build and serialize a response, in a thread if it is large.
 
     Args:
-        make: gives the content.
-        items: how many answers it has.
+        make: returns the content.
+        items: number of answers in the content.
     """
-    if items <= _FEW:
+    if items <= _MAX_INLINE:
         return Json(make())
     return await asyncio.to_thread(lambda: Json(make()))
 
 
 def _dump(content: Any) -> str:
-    """Write JSON, each object by itself: the library lets no other thread run meanwhile."""
+    """Serialize JSON, each object separately, since `json.dumps` does not release the GIL."""
     if isinstance(content, dict):
         pairs = (f"{json.dumps(str(key))}:{_dump(one)}" for key, one in content.items())
         return f"{{{','.join(pairs)}}}"

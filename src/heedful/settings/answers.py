@@ -1,4 +1,4 @@
-"""How answers are computed."""
+"""Inference settings."""
 
 import math
 from dataclasses import dataclass
@@ -11,78 +11,79 @@ from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_ou
 Aggregation = Literal["first", "average", "max"]
 """What decides a word's tag."""
 _MOST_TEXTS = 1000
-"""Most texts generated for one input; all of them are held in memory."""
+"""Maximum number of texts generated for one input; all are held in memory."""
 _MOST_TARGETS = 1000
-"""Most words to choose among for a mask."""
+"""Maximum number of candidate words for a mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictSettings:
-    """How answers are computed; nothing here changes the model."""
+    """How to compute answers; nothing here changes the model."""
 
     precision: AnswerPrecision = "auto"
-    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8
-    rounds most: `heedful evaluate --precision int8` says what that costs on your data."""
+    """Number format; auto uses bf16 if the hardware supports it, else fp32. int8 is the
+    least exact: `heedful evaluate --precision int8` measures its cost on your data."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"
-    """What to do with a text longer than --max-length: read it in windows (translate it sentence
-    by sentence), read its head or its head and tail, or refuse it."""
+    """What to do with a text longer than --max-length: split it into windows (translate it sentence
+    by sentence), read only its head or its head and tail, or refuse it."""
     max_length: int | None = None
     """Longest input in tokens; default: as in training."""
     batch_size: int = 256
-    """Largest batch, in texts."""
+    """Maximum number of texts per batch."""
     batch_tokens: int | None = None
-    """Largest batch, in tokens; default: 8,192 to 65,536 on a GPU, by its memory; 4,096 on a CPU,
-    and there fewer for a wide model."""
+    """Maximum number of tokens per batch; default: 8,192 to 65,536 on a GPU, by its memory; 4,096
+    on a CPU, and fewer for wide models."""
     top: int = 5
-    """Number of answers to give where a task has several."""
+    """Number of answers, for tasks that give several."""
     no_answer_threshold: float | None = None
     """Margin by which 'no answer' must beat the best answer; default: as in training."""
     aggregation: Aggregation = "first"
-    """What decides a word's tag: its first piece, the mean of its pieces, or the surest piece."""
+    """How to tag a word of several pieces: by its first piece, the mean of its pieces, or the most
+    confident piece."""
     raw: bool = False
-    """Give numbers as the model computes them: logits, not probabilities; a vector of any length,
-    not of length 1."""
+    """Give the model's raw outputs: logits instead of probabilities, vectors that are not scaled
+    to length 1."""
     piece_tags: bool = False
-    """Give the tag of each piece that words are cut into, too."""
+    """Also give the tag of each word piece."""
     token_vectors: bool = False
-    """Give a vector of each token, too."""
+    """Also give a vector for each token."""
     targets: tuple[str, ...] = ()
-    """Choose the word behind a mask among these alone."""
+    """Fill a mask only with one of these words."""
 
     beam: int = 4
-    """Beam width: hypotheses kept while a text is generated; 1 is greedy search."""
+    """Beam size: number of hypotheses during generation; 1 is greedy search."""
     max_new_tokens: int | None = None
-    """Most tokens to generate, within the model's positions; default: 64, and for a translation
-    half as many again as the longest in training."""
+    """Maximum number of tokens to generate, limited by the model's positions; default: 64; for
+    translation 1.5 times the longest in training."""
     min_new_tokens: int = 0
-    """Fewest tokens to generate."""
+    """Minimum number of tokens to generate."""
     length_penalty: float = 1.0
     """Rank hypotheses by log-probability divided by length to this power: 0 ignores the length."""
     coverage_penalty: float = 0.0
     """Penalty for source words that a translation hardly attends to."""
     repetition_penalty: float = 1.0
-    """Above 1, a token that was generated already is less likely to come again."""
+    """Above 1, tokens that were already generated become less likely."""
     no_repeat_ngram: int = 0
-    """N-grams of this size come only once in what is generated; 0 for no limit."""
+    """Generate no n-gram of this size twice; 0 for no limit."""
     alignments: bool = False
-    """Align the words of a translation with those of its source."""
+    """Align the words of a translation with the source words."""
     whole_words: bool = False
-    """Align Chinese word by word, as jieba tells them, not character by character."""
+    """Align Chinese by words, segmented by jieba, instead of by characters."""
     sample: bool = False
-    """Sample tokens by their probability instead of searching for the likeliest text."""
+    """Sample tokens by their probability instead of searching for the most likely text."""
     temperature: float = 1.0
-    """Below 1 samples are safer, above 1 more varied."""
+    """Sampling temperature: below 1 samples are more predictable, above 1 more varied."""
     top_k: int = 0
-    """Sample among this many of the likeliest tokens; 0 for all."""
+    """Sample from this many of the most likely tokens; 0 for all."""
     top_p: float = 1.0
-    """Sample among the fewest tokens whose probabilities add up to this."""
+    """Sample from the smallest set of tokens whose probabilities add up to this."""
     seed: int = 0
-    """Seed of the samples, and of what `report` and `compare` draw."""
+    """Random seed for sampling, and for the resampling of `report` and `compare`."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range, and choices that there are not.
+        """Refuse numbers out of range and unknown choices.
 
         Raises:
             UserError: naming the option, the value and what is allowed.
@@ -117,21 +118,21 @@ class PredictSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputSettings:
-    """Where answers go."""
+    """Output settings."""
 
     out: Path | None = None
-    """File to write, of JSON lines (.jsonl); a name without an ending is a folder, with a file for
-    each of --input. Default: standard output."""
+    """Output file of JSON lines (.jsonl); a name without an extension is a folder with one file per
+    --input file. Default: standard output."""
     shard_size: int | None = None
-    """Answers that --out keeps together when the command is stopped; default: 4,096 for each
-    process."""
+    """Number of answers per shard, which --out keeps if the command is stopped; default: 4,096 for
+    each process."""
     resume: bool = False
-    """Go on with a prediction to --out that was stopped."""
+    """Continue a stopped prediction to --out."""
     overwrite: bool = False
-    """Replace what stands in --out."""
+    """Replace the contents of --out."""
 
     def __post_init__(self) -> None:
-        """Refuse a number out of range, and options that are for files alone.
+        """Refuse a number out of range, and options that need --out.
 
         Raises:
             UserError: naming the option.

@@ -1,4 +1,4 @@
-"""What a run learns from and what it starts with."""
+"""Training data settings, and the model to start from."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DataFormat = Literal["csv", "tsv", "jsonl", "parquet", "text", "conll", "images"
 
 
 class Unnamed(str):
-    """Name of a column that is read where nobody has named one: equal to that name if given."""
+    """Default name of a column, which is optional as long as the user does not name it."""
 
     __slots__ = ()
 
@@ -22,23 +22,23 @@ class ColumnSettings:
     """Which columns of the files hold the texts and the labels."""
 
     text: str = "text"
-    """Column of the text, by name or by number from 1; several, with commas, are joined."""
+    """Column of the text, by name or by number from 1; several, separated by commas, are joined."""
     text_pair: str | None = None
     """Column of the second text of a pair."""
     label: str | None = Unnamed("label")
-    """Column of the label; default: label, and for embed none."""
+    """Column of the label; default: label; for embed none."""
     header: bool = True
     """The first line names the columns."""
     label_separator: str | None = None
-    """Separator between the labels of one row; giving it allows several labels a row."""
+    """Separator between several labels in one row."""
     format: DataFormat | None = None
-    """Format of the files; default: by the ending of their names. images: folders of pictures, one
-    folder a class."""
+    """Format of the files; default: by file extension. images: one folder of images for each
+    class."""
     encoding: str = "utf-8"
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
     def __post_init__(self) -> None:
-        """Refuse an empty separator, and an encoding that is unknown.
+        """Refuse an empty separator and an unknown encoding.
 
         Raises:
             UserError: naming the option.
@@ -50,7 +50,7 @@ class ColumnSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileSettings:
-    """How files without columns are read."""
+    """How to read files without columns."""
 
     encoding: str = "utf-8"
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
@@ -74,15 +74,15 @@ class DataSettings:
     max_length: int | None = None
     """Longest input in tokens; default: all of the model's positions."""
     long_text: LongText | None = None
-    """What to learn from a longer text: all of it in windows, its head, its head and tail; or
-    refuse it; default: depends on the task."""
+    """What to read of a longer text: all of it in windows, its head, or its head and tail; or
+    refuse it; the default depends on the task."""
     dropout: float | None = None
     """Dropout probability; default: as the model says."""
     prune: float | None = None
     """Share of attention heads to prune from --model, a run of this task: the least important."""
     fresh_pooler: bool = False
-    """Draw new weights for the pooler: one that learnt next-sentence prediction on little text is
-    a poor start for other tasks."""
+    """Initialize the pooler anew: if it learnt next-sentence prediction from little text, it is a
+    poor start for other tasks."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -110,8 +110,8 @@ class ParallelSettings:
     """Training data of a translation, and the run to start from."""
 
     train: list[Path]
-    """Two plain text files, sources and their translations line by line, or tables with a column
-    of each; also compressed (.gz, .bz2, .xz, .zst)."""
+    """Two line-aligned text files, sources and translations, or tables with a column for each; also
+    compressed (.gz, .bz2, .xz, .zst)."""
     dev: list[Path] | None = None
     """Files to evaluate on during training; the best step is kept."""
     model: str | None = None
@@ -119,7 +119,7 @@ class ParallelSettings:
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
     max_length: int = 128
-    """Most tokens of a source and of its translation; longer pairs are skipped."""
+    """Maximum tokens of a source and of its translation; longer pairs are skipped."""
     dropout: float | None = None
     """Dropout probability; default: as the model says."""
     prune: float | None = None

@@ -1,4 +1,4 @@
-"""How answers are explained."""
+"""Explanation settings."""
 
 import math
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from heedful.settings.ranges import in_range
 MethodName = Literal[
     "integrated-gradients", "gradient-x-input", "leave-one-out", "rollout", "flow", "none"
 ]
-"""Ways to say which tokens an answer comes from; see ``heedful.explanations.methods``."""
+"""Attribution methods; see ``heedful.explanations.methods``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExplainSettings:
-    """What is explained, and how."""
+    """What to explain, and how."""
 
     method: tuple[MethodName, ...] = ("integrated-gradients",)
-    """How to attribute the answer to tokens; none for attention alone."""
+    """Method that attributes the answer to tokens; none for attention only."""
     target: str | None = None
-    """What to explain instead of the answer: another label, a tagged or translated word, a slice of
+    """What to explain instead of the answer: another label, a tagged or translated word, a span of
     the context, a word for the mask, a choice."""
     token: int | None = None
-    """Number of the token, from 0, that rollout and flow go back from; default: the one that the
-    answer is read off."""
+    """Index of the token, from 0, that rollout and flow start from; default: the one that the head
+    reads."""
     attention: bool | None = None
-    """Give the attention of each layer and head, too; default: in files and in Python alone."""
+    """Also give the attention of each layer and head; default: only in files and in Python."""
     words: bool = False
-    """Put the tokens of each word together, in scores and in attention; jieba tells the words of
-    Chinese text."""
+    """Merge the tokens of each word, in scores and in attention; jieba segments Chinese text into
+    words."""
 
     def __post_init__(self) -> None:
-        """Refuse a method that there is not, and a number out of range.
+        """Refuse an unknown method and a number out of range.
 
         Raises:
             UserError: naming the option.

@@ -1,11 +1,11 @@
-"""What can be asked of an export."""
+"""Export settings."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportSettings:
-    """What only some formats have."""
+    """Options that only some formats have."""
 
     int8: bool = False
-    """Keep the weights of products in 8 bits: a smaller file, faster on most CPUs, other scores."""
+    """Store the weights of linear layers in 8 bits: smaller, faster on most CPUs, less exact."""

@@ -1,4 +1,4 @@
-"""How answers are scored where more than one way is usual."""
+"""Settings of metrics that can be computed in more than one way."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,9 +8,8 @@ BleuTokenize = Literal["13a", "char", "intl", "ja-mecab", "ko-mecab", "none", "z
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoreSettings:
-    """How answers are scored; it changes neither the model nor the answers."""
+    """How to score answers; changes neither the model nor the answers."""
 
     bleu_tokenize: BleuTokenize | None = None
-    """How BLEU splits texts into words, by sacreBLEU's names; default: by the script of the texts
-    to write in training: zh for Chinese, ja-mecab for Japanese where it is installed, else char,
-    and 13a for others."""
+    """Tokenizer of BLEU, by sacreBLEU's names; default: by the script of the target texts in
+    training: zh for Chinese, ja-mecab for Japanese (char if not installed), 13a for others."""

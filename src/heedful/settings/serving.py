@@ -1,4 +1,4 @@
-"""How a server answers, and what it refuses."""
+"""Settings and limits of the server."""
 
 import math
 import re
@@ -14,67 +14,67 @@ _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServeSettings:
-    """Where a server listens, how it computes, and its limits."""
+    """Address, inference settings and limits of the server."""
 
     host: str = "127.0.0.1"
-    """Address to listen at."""
+    """Address to listen on."""
     port: int = 8000
-    """Port to listen at; 0 takes a free one."""
+    """Port to listen on; 0 chooses a free one."""
     allow_host: tuple[str, ...] = ()
-    """Host names that requests may be for, beside localhost and --host."""
+    """Host names that requests may use, besides localhost and --host."""
     root_path: str = ""
-    """Path that a proxy in front cuts off, such as /heedful."""
+    """Path prefix that a reverse proxy strips, such as /heedful."""
     api_key_file: Path | None = None
-    """File with the key that clients must send; default: the variable HEEDFUL_API_KEY, or none."""
+    """File with the API key that clients must send; default: $HEEDFUL_API_KEY, or none."""
     cors: tuple[str, ...] = ()
-    """Origins whose pages may use the server, such as https://example.org; * for all."""
+    """Allowed CORS origins, such as https://example.org; * for all."""
     log_texts: bool = False
-    """Log the texts of requests, too."""
+    """Also log the texts of requests."""
 
     precision: AnswerPrecision = "auto"
-    """Number format; auto uses bf16 where the hardware computes it, else fp32. int8
-    rounds most: `heedful evaluate --precision int8` says what that costs on your data."""
+    """Number format; auto uses bf16 if the hardware supports it, else fp32. int8 is the
+    least exact: `heedful evaluate --precision int8` measures its cost on your data."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     long_text: LongText = "window"
-    """What to do with a text longer than --max-length, unless a request says otherwise."""
+    """What to do with a text longer than --max-length; requests can override this."""
     max_length: int | None = None
     """Longest input in tokens; default: as in training."""
     threads: int | None = None
-    """CPU threads that all runs share; default: as many as torch takes."""
+    """Number of CPU threads that all runs share; default: as torch chooses."""
     batch_tokens: int = 2048
-    """Largest batch, in tokens; texts of several requests share a batch."""
+    """Maximum number of tokens per batch; texts of several requests share a batch."""
     batch_wait: float = 2.0
-    """Milliseconds that a first request waits for others to share its batch."""
+    """Milliseconds that a request waits for others to share its batch."""
 
     max_body: int = 2_000_000
-    """Most bytes of a request's body."""
+    """Maximum size of a request body in bytes."""
     max_items: int = 1024
-    """Most texts of a request."""
+    """Maximum number of texts per request."""
     max_tokens: int = 131_072
-    """Most tokens of a request, all its texts together."""
+    """Maximum number of tokens per request, over all its texts."""
     max_filled: int = 20_000_000
-    """Most characters of texts with masks filled in: one text for each mask and candidate."""
+    """Maximum number of characters of filled masks: each mask and candidate makes a text."""
     max_hypotheses: int = 16
-    """Most texts that may be written for one text, and the widest beam."""
+    """Maximum number of generated texts per input, and maximum beam size."""
     explain_tokens: int = 256
-    """Most tokens of a text that is explained, which takes far longer than to answer."""
+    """Maximum number of tokens to explain, which takes far longer than a prediction."""
     explain_queue: int = 4
-    """Most explanations that are asked for at once; they are computed one by one."""
+    """Maximum number of pending explanations; they are computed one by one."""
     queue_tokens: int = 1_000_000
-    """Most tokens that wait for a run; more are refused."""
+    """Maximum number of tokens queued for a run; further requests are refused."""
     queue_seconds: float = 5.0
-    """Longest wait for a run, by the speed measured so far; who would wait longer is refused."""
+    """Maximum expected wait for a run in seconds; requests that would wait longer are refused."""
     timeout: float = 60.0
-    """Most seconds for a request, from its first byte to its answer."""
+    """Maximum seconds for a request, from its first byte to its response."""
     read_timeout: float = 20.0
-    """Most seconds in which the head of a request must come, and then its body."""
+    """Maximum seconds to receive the head of a request, and then its body."""
     write_timeout: float = 20.0
-    """Most seconds in which a client must take the next part of its answer."""
+    """Maximum seconds for a client to receive the next part of its response."""
     keep_alive: int = 5
-    """Seconds that a connection stays open between two requests."""
+    """Seconds that an idle connection stays open between requests."""
     connections: int = 512
-    """Most requests at once; twice as many connections may be open."""
+    """Maximum number of concurrent requests; twice as many connections may be open."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.

@@ -1,8 +1,8 @@
-"""The tasks: where each one stands, and what it alone can be told.
+"""The table of tasks, and the options of each task.
 
-A new task is its own file in ``heedful.tasks``, a class of its settings in this file, and a line
-of the table ``TASKS`` at the end. The command ``heedful train TASK`` follows from these: its
-options are the fields of the settings, and its help is their docstring.
+A new task needs a file in ``heedful.tasks``, a settings class in this file, and an entry in the
+table ``TASKS`` at the end. The command ``heedful train TASK`` is built from these: its options are
+the fields of the settings class, and its help text is their docstrings.
 """
 
 import math
@@ -20,13 +20,13 @@ ObjectiveName = Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassifySettings:
-    """Sort texts, or pairs of texts, into labels.
+    """Classify texts, or pairs of texts.
 
     The file has a column of texts and a column of labels:
 
         heedful train classify --train tickets.csv --label team --out runs/tickets
 
-    Or it sorts pictures, from folders that hold one folder a label:
+    It can also classify images, from one folder of images for each label:
 
         heedful train classify --train digits --format images --preset mini
             --image-size 32 --patch-size 8 --out runs/digits
@@ -37,17 +37,17 @@ class ClassifySettings:
     class_weights: str | None = None
     """Weights of the classes in the loss: balanced, or label=weight, separated by commas."""
     preset: str | None = None
-    """Of pictures: train from scratch with these sizes (mini, tiny, small, base, large, huge),
-    instead of from --model."""
+    """Images: train from scratch with these sizes (mini, tiny, small, base, large, huge), instead
+    of from --model."""
     image_size: int | None = None
-    """Of pictures: rows and columns that the model reads; default: 224, or as --model says."""
+    """Images: height and width of the model's input in pixels; default: 224, or as in --model."""
     patch_size: int | None = None
-    """Of pictures, from scratch: rows and columns of a patch; default: 16."""
+    """Images, from scratch: height and width of a patch in pixels; default: 16."""
     grey: bool = False
-    """Of pictures, from scratch: read them in shades of grey."""
+    """Images, from scratch: convert them to greyscale."""
     shift: float | None = None
-    """Of pictures: the share of a side by which they are moved at random to learn from; default:
-    0.1 from scratch, else 0."""
+    """Images: shift them at random in training, by up to this share of their side; default: 0.1
+    from scratch, else 0."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and options of models from scratch for others.
@@ -62,7 +62,7 @@ class ClassifySettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressSettings:
-    """Give texts, or pairs of texts, a number, such as how alike two sentences are.
+    """Predict a number for texts, or pairs of texts, such as the similarity of two sentences.
 
     The label is a number:
 
@@ -76,30 +76,30 @@ class TagSettings:
     """Find entities in texts, such as persons and places.
 
     The file has a word and its tag on each line, and an empty line between
-    sentences; --text and --label are the numbers of their columns, by default
-    the first and the last:
+    sentences; --text and --label are their column numbers, by default the
+    first and the last:
 
         heedful train tag --train train.conll --dev dev.conll --out runs/names
 
-    Or it is a .jsonl file with a text and its entities on each line, under
-    these names unless --text and --label say others:
+    A .jsonl file has a text and its entities on each line, under these names
+    unless you change them with --text and --label:
 
         {"text": "Ann is in Rome",
          "entities": [{"start": 10, "end": 14, "label": "place"}]}
     """
 
     scheme: Literal["BIO", "IOBES"] = "BIO"
-    """Tagging scheme of the model; that of a file is detected."""
+    """Tagging scheme of the model; the scheme of a file is detected."""
     label_pieces: Literal["first", "all"] = "first"
-    """Pieces of a word that learn its tag."""
+    """Which pieces of a word are trained on its tag."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSettings:
-    """Answer questions with slices of texts, or say that a text holds no answer.
+    """Answer questions with spans of a text, or say that it has no answer.
 
-    The file is SQuAD's JSON; or it is .jsonl, a question and its answers on
-    each line:
+    The file is JSON in SQuAD's format, or .jsonl with a question and its
+    answers on each line:
 
         heedful train answer --train squad.json --max-length 384 --out runs/answers
 
@@ -108,9 +108,9 @@ class AnswerSettings:
     """
 
     stride: int = 128
-    """Tokens shared by neighbouring windows of a long text; at most half a window."""
+    """Overlap of neighbouring windows of a long text, in tokens; at most half a window."""
     max_answer_tokens: int = 30
-    """Most tokens of an answer."""
+    """Maximum number of tokens of an answer."""
     no_answer_threshold: float = 0.0
     """Margin by which 'no answer' must beat the best answer, if some questions have none."""
 
@@ -128,26 +128,26 @@ class AnswerSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChooseSettings:
-    """Choose the one of several texts that answers a question, or goes on from a text.
+    """Choose the text, out of several, that answers a question or continues a text.
 
-    The file is .jsonl, a question, its choices and the right one's number or
-    text on each line:
+    The file is .jsonl. Each line has a question, its choices, and the index or
+    the text of the right one:
 
         heedful train choose --train questions.jsonl --out runs/quiz
 
         {"question": "What is the sky?", "choices": ["blue", "a fish"], "answer": 0}
 
-    The layout of CommonsenseQA is read as well.
+    heedful also reads the format of CommonsenseQA.
     """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedSettings:
-    """Give texts vectors that are near each other where the texts mean the same.
+    """Embed texts: give similar vectors to texts of similar meaning.
 
     The file has pairs of texts that belong together, such as questions and
-    their answers; or, where --label names a column, pairs and a score of how
-    alike they are:
+    their answers. If --label names a column, it has pairs of texts and their
+    similarity:
 
         heedful train embed --train faq.csv --text-pair answer --out runs/search
 
@@ -156,9 +156,9 @@ class EmbedSettings:
     """
 
     pooling: Literal["mean", "cls"] = "mean"
-    """A text's vector: the mean of its tokens' vectors, or the first token's."""
+    """Vector of a text: the mean of its token vectors, or the vector of the first token."""
     scale: float = 20.0
-    """Factor of the cosines in the softmax over a batch of pairs."""
+    """Factor of the cosine similarities in the softmax over a batch of pairs."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -171,9 +171,9 @@ class EmbedSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainSettings:
-    """Learn from plain text alone: words that are masked or come next, and sentences that follow.
+    """Pre-train on plain text: predict masked or next words, and whether sentences follow.
 
-    From scratch, or on from another model to make it know your field:
+    Train from scratch, or adapt another model to your field:
 
         heedful train pretrain --train books/*.txt --documents gap
             --preset mini --vocabulary words --out runs/mini
@@ -181,7 +181,7 @@ class PretrainSettings:
         heedful train pretrain --train reports.txt --objective mlm
             --out runs/field
 
-    A model from scratch reads 128 tokens at once unless --max-length says otherwise.
+    A model from scratch reads up to 128 tokens, unless you set --max-length.
     """
 
     arch: str = "bert"
@@ -190,50 +190,50 @@ class PretrainSettings:
     """Train from scratch with these sizes (tiny, mini, small, medium, base, large; some families
     have others), instead of from --model."""
     vocabulary: str | None = None
-    """Folder of the vocabulary of a model from scratch; see heedful vocabulary."""
+    """Vocabulary folder of a model from scratch; see heedful vocabulary."""
     positions: int | None = None
-    """Positions of a model from scratch; default: --max-length."""
+    """Number of positions of a model from scratch; default: --max-length."""
     position_type: Literal["absolute", "relative_key", "relative_key_query"] = "absolute"
-    """Position embeddings of a model from scratch: of each position, or of each distance."""
+    """Position embeddings of a model from scratch: absolute, or relative."""
     objective: ObjectiveName | None = None
-    """Masked words: with next-sentence prediction, alone, or with the order of sentences; replaced
-    tokens; next words; words in any order. Default: what the family's paper teaches, such as
-    mlm+nsp for bert."""
+    """Masked language modeling with next-sentence prediction, alone, or with sentence order
+    prediction (sop); replaced token detection (rtd); causal (clm) or permutation language modeling
+    (plm). Default: as in the family's paper, such as mlm+nsp for bert."""
     mask_share: float | None = None
     """Share of the tokens to predict; default: 0.15, and a sixth with plm."""
     masking: Literal["token", "word", "n-gram", "entity"] = "token"
-    """What is masked together: nothing, the pieces of a word, up to three words in a row, or the
-    words of an entity or phrase."""
+    """Unit to mask: single tokens, whole words, up to three consecutive words, or whole entities or
+    phrases."""
     phrases: Path | None = None
-    """File of the phrases of --masking entity, one a line; default: what [[is marked]] in the
-    text."""
+    """File of the phrases for --masking entity, one per line; default: phrases marked [[like
+    this]] in the training text."""
     max_predictions: int | None = None
-    """Most tokens of a sequence to predict; default: no limit."""
+    """Maximum number of tokens to predict per sequence; default: no limit."""
     generator_size: float | None = None
-    """Width of the model that replaces tokens, of DeBERTa's its depth, as a share of the other's;
-    default: as published."""
+    """Width of the generator (for DeBERTa, its depth) as a share of the discriminator's; default:
+    as published."""
     discriminator_weight: float = 50.0
-    """What the loss of replaced tokens is multiplied by, beside that of masked words."""
+    """Weight of the replaced token detection loss, relative to the masked language model loss."""
     documents: Literal["blank-line", "gap", "file", "line"] = "blank-line"
-    """What ends a document: a blank line, two or more of them, or the end of a file or a line."""
+    """End of a document: a blank line, two or more blank lines, or the end of a file or line."""
     sentences: Literal["punctuation", "line"] = "punctuation"
-    """What ends a sentence: punctuation, or the end of a line."""
+    """End of a sentence: punctuation, or the end of a line."""
     corpus: Path | None = None
-    """Folder that keeps the tokenized text for other runs; default: in --out, until it is done; by
-    --stream: nowhere."""
+    """Folder that keeps the tokenized text for other runs; default: in --out until the run is
+    finished; with --stream: none."""
     stream: bool = False
-    """Read the text shard by shard while learning from it, --steps long: for one beyond the disk or
-    the memory. --train takes patterns ('shards/*.txt') and names such as s3://bucket/*.txt.gz."""
+    """Read the text shard by shard during training, for --steps steps: for text that exceeds disk
+    or memory. --train takes patterns ('shards/*.txt') and URLs such as s3://bucket/*.txt.gz."""
     shuffle_buffer: int = 16384
-    """Sequences of a stream that are mixed with each other."""
+    """Number of sequences in the shuffle buffer of --stream."""
     open_shards: int = 8
-    """Shards of a stream that are read side by side, by as many processes at most."""
+    """Number of shards that --stream reads in parallel."""
     workers: int | None = None
-    """Processes that tokenize; default: one per core, and one for a small corpus; by --stream one
-    per core where a GPU trains, else the one that trains."""
+    """Processes that tokenize; default: one per core, or one for a small corpus; with --stream one
+    per core if a GPU trains, else the training process itself."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range, and a model from scratch without words.
+        """Refuse numbers out of range, and a model from scratch without a vocabulary.
 
         Raises:
             UserError: naming the option, the value and what is allowed.
@@ -276,10 +276,10 @@ class PretrainSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateSettings:
-    """Write: go on with a text, or read a text and write another, such as a summary or a reply.
+    """Generate text: continue a text, or write a summary of it or a reply to it.
 
-    From a table with a text to read and one to write on each row; or from
-    .txt files, to go on:
+    Train on a table with an input and an output text in each row, or on .txt
+    files, to continue texts:
 
         heedful train generate --train mails.csv --label reply --out runs/replies
 
@@ -289,31 +289,31 @@ class GenerateSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateSettings:
-    """Translate: a text in one language for a text in another.
+    """Translate texts from one language into another.
 
-    From two files that are translations of each other line by line:
+    Train on two files that are translations of each other line by line:
 
         heedful train translate --train train.de train.en --dev val.de val.en --out runs/de-en
 
-    Or from a table with a column of each:
+    Or on a table with a column for each language:
 
         heedful train translate --train pairs.tsv --text de --label en --out runs/de-en
     """
 
     arch: Literal["transformer", "rnn"] = "transformer"
-    """Transformer, or recurrent network with additive attention."""
+    """Transformer, or RNN with additive attention."""
     preset: Literal["tiny", "small", "base", "big"] = "small"
     """Sizes of a model from scratch."""
     vocab_size: int = 8000
     """Size of the vocabulary to learn."""
     separate_vocabularies: bool = False
-    """Learn a vocabulary of that size for each language."""
+    """Learn a separate vocabulary of that size for each language."""
     max_ratio: float = 4.0
-    """Skip pairs where one side has more than this many times the tokens of the other."""
+    """Skip pairs if one side has more than this many times the tokens of the other."""
     label_smoothing: float = 0.1
     """Label smoothing: probability spread over all tokens."""
     pre_norm: bool = False
-    """Normalise the input of each sublayer (pre-norm) rather than its output (post-norm)."""
+    """Normalise the input of each sublayer (pre-norm) instead of its output (post-norm)."""
     cell: Literal["gru", "lstm"] = "gru"
     """Cell of the recurrent network."""
 
@@ -335,10 +335,10 @@ class TranslateSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskEntry:
-    """Where a task stands, and which options ``heedful train`` has for it."""
+    """A task's class, and its options for ``heedful train``."""
 
     home: str
-    """Module and class, imported when the task is used: help needs no torch."""
+    """Module and class, imported on first use, so that the help does not import torch."""
     title: str
     """Heading of the task's options in the help."""
     options: type
@@ -346,7 +346,7 @@ class TaskEntry:
     data: type[DataSettings | ParallelSettings] = DataSettings
     training: type[TrainSettings] = TrainSettings
     columns: bool = True
-    """Whether the files are tables whose columns the user names."""
+    """Whether the files are tables with columns."""
 
 
 TASKS: dict[str, TaskEntry] = {
@@ -381,4 +381,4 @@ TASKS: dict[str, TaskEntry] = {
         training=TranslateTrainSettings,
     ),
 }
-"""Every task, by the name that a run folder keeps and that stands after ``heedful train``."""
+"""All tasks, by their name in run folders and in ``heedful train``."""

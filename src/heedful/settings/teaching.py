@@ -1,4 +1,4 @@
-"""What a run learns from another run, its teacher: the same for every task."""
+"""Distillation settings that all tasks share."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -8,20 +8,20 @@ from heedful.settings.ranges import in_range, left_out
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherSettings:
-    """A run whose answers are learnt beside the labels, and how much they count."""
+    """A teacher, whose answers are learnt besides the labels, and their weight."""
 
     teacher: Path | None = None
-    """Finished run of the same task, whose answers are learnt, too."""
+    """Finished run of the same task whose answers the student also learns."""
     student_layers: int | None = None
-    """Start from so many layers of the teacher, spread from its first to its last, instead of from
-    --model."""
+    """Start from this many of the teacher's layers, evenly spread from first to last, instead of
+    from --model."""
     temperature: float | None = None
-    """What scores are divided by before those of both are compared; default: 2."""
+    """Divisor of the logits of teacher and student before they are compared; default: 2."""
     teacher_weight: float | None = None
-    """Weight of the teacher's answers in the loss, the rest is that of the labels; of texts to
-    write, the share that the teacher writes; default: 0.5, and of texts 1."""
+    """Weight of the teacher's answers in the loss; the labels have the rest. For generated texts,
+    the share of texts that the teacher generates. Default: 0.5; for generated texts 1."""
     hidden_weight: float | None = None
-    """Weight of the cosine of both last hidden states, which is added; default: 0."""
+    """Weight of an added loss: the cosine distance of the last hidden states; default: 0."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range, and options without a teacher.

@@ -1,4 +1,4 @@
-"""How to train, and where a run goes: the same for every task."""
+"""Training and run folder settings that all tasks share."""
 
 import math
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from heedful.errors import UserError
 from heedful.settings.ranges import PrecisionName, in_range
 
 MOST_EVALUATIONS = 20
-"""On --dev, unless told otherwise."""
+"""Default number of evaluations on --dev."""
 
 HEAD_RATE = 20.0
 """How many times faster a fresh head learns than the pre-trained encoder under it."""
 
 BATCH_TOKENS = 8192
-"""Tokens that are computed at once, unless told otherwise."""
+"""Default number of tokens per micro-batch."""
 
 Schedule = Literal[
     "constant",
@@ -30,25 +30,24 @@ Schedule = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usual:
-    """How long and how fast a model learns, unless told otherwise."""
+    """Default length and learning rate of a training."""
 
     epochs: int
     """Passes over the training data."""
     least_steps: int
-    """Steps to make, in more passes, if the data is so little. Three passes over 60 texts are 6
-    steps, after which a model has learnt little (Zhang et al. 2021, "Revisiting few-sample BERT
-    fine-tuning")."""
+    """Minimum number of steps: small data gets more passes. Three passes over 60 texts are only 6
+    steps, too few to learn much (Zhang et al. 2021, "Revisiting few-sample BERT fine-tuning")."""
     learning_rate: float
     """Highest learning rate of the schedule."""
     width: int | None = None
-    """The widest hidden size with this rate: twice the width has half the rate. None if all have
-    it."""
+    """Largest hidden size with this rate: twice the size gets half the rate. None for the same rate
+    at every size."""
 
     def rate(self, config: Any) -> float:
-        """Return the highest learning rate of a model.
+        """Return the highest learning rate for a model.
 
         Args:
-            config: its configuration, which has a ``hidden_size`` where that counts.
+            config: the model's configuration. Needs a ``hidden_size`` if ``width`` is set.
         """
         if self.width is None:
             return self.learning_rate
@@ -57,73 +56,73 @@ class Usual:
 
 
 FINE_TUNING = Usual(epochs=3, least_steps=200, learning_rate=7e-5)
-"""Of models that have learnt something."""
+"""Defaults for pre-trained models."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainSettings:
-    """How to train, the same for every task."""
+    """How to train; the same for every task."""
 
     # Published rates fall as models get wider: ELECTRA's are 5e-4 at 256 and 2e-4 at 768 (Clark et
     # al. 2020, table 6), BERT's 1e-4 at 768 and 1024 (Devlin et al. 2019, appendix A.2).
     scratch: ClassVar[Usual] = Usual(epochs=3, least_steps=2000, learning_rate=5e-4, width=256)
-    """Of models that have learnt nothing."""
+    """Defaults for models from scratch."""
 
     epochs: int | None = None
-    """Passes over the training data; default: 3, or as many as make 200 steps; 2,000 for a model
-    from scratch."""
+    """Passes over the training data; default: 3, or more for small data: at least 200 steps, and
+    2,000 for a model from scratch."""
     steps: int | None = None
     """Optimizer steps; overrides --epochs."""
     max_minutes: float | None = None
-    """Stop after this many minutes and keep what was learnt."""
+    """Stop after this many minutes and keep the model."""
     batch_size: int = 32
     """Items per optimizer step, over all devices."""
     batch_tokens: int | Literal["auto"] = BATCH_TOKENS
-    """Tokens per micro-batch; a larger batch is accumulated, with the same result. auto: as many as
-    fit."""
+    """Tokens per micro-batch; larger batches use gradient accumulation, with the same result. auto:
+    as many as fit into memory."""
     group_by_length: bool | None = None
-    """Put items of similar length into a step: faster, but steps differ more from each other.
-    Default: yes, except for a Transformer that translates."""
+    """Group items of similar length into a step: faster, but steps differ more from each other.
+    Default: yes, except for Transformer translation."""
     learning_rate: float | None = None
-    """Highest learning rate of the schedule; default: 7e-5; for a model from scratch 5e-4, or less
-    if it is wider than 256."""
+    """Highest learning rate of the schedule; default: 7e-5; from scratch 5e-4, and less for hidden
+    sizes above 256."""
     head_learning_rate: float | None = None
-    """Highest learning rate of the head; default: that of the encoder, and 20 times as much for a
-    fresh head on a trained encoder."""
+    """Highest learning rate of the head; default: that of the encoder, times 20 for a new head on a
+    pre-trained encoder."""
     schedule: Schedule = "linear"
-    """Schedule of the learning rate after the warm-up."""
+    """Learning-rate schedule after the warm-up."""
     warmup: float = 0.1
-    """Warm-up steps, or a share of all steps if below 1."""
+    """Number of warm-up steps, or their share of all steps if below 1."""
     weight_decay: float = 0.01
-    """Decoupled weight decay, never of biases and layer norms."""
+    """Decoupled weight decay; not applied to biases and layer norms."""
     clip: float = 1.0
-    """Largest gradient norm; 0 turns clipping off."""
+    """Maximum gradient norm; 0 disables clipping."""
     precision: PrecisionName = "auto"
-    """Number format of matrix products; auto uses bf16 where the hardware computes it."""
+    """Number format of matrix products; auto uses bf16 if the hardware supports it."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
     attention_dropout: float | None = None
-    """Dropout probability of attention weights; default: as for the rest, or as the model says."""
+    """Dropout probability of attention weights; default: --dropout, or as in the model."""
     gradient_checkpointing: bool = False
-    """Recompute each block in the backward pass: slower, but far less memory."""
+    """Recompute each block in the backward pass: slower, but needs far less memory."""
     shard: bool = False
-    """Divide the weights, gradients and optimizer state among the processes of torchrun."""
+    """Shard the weights, gradients and optimizer state over the processes of torchrun."""
     seed: int = 0
-    """Seed of new weights, the order of the data and dropout."""
+    """Random seed for new weights, data order and dropout."""
     evaluate_every: int | None = None
-    """Steps between evaluations on --dev; default: once an epoch, at most 20 times."""
+    """Steps between evaluations on --dev; default: once per epoch, at most 20 times."""
     metric: str | None = None
-    """Metric that picks the best step; default: the task's main one."""
+    """Metric that selects the best step; default: the task's main metric."""
     patience: int | None = None
     """Stop after this many evaluations without improvement."""
     checkpoint_every: int = 500
     """Steps between checkpoints."""
     keep_checkpoints: int = 2
-    """Newest checkpoints to keep during training, besides the best ones."""
+    """Number of latest checkpoints to keep during training, besides the best ones."""
     average: int = 1
-    """Average the weights of this many checkpoints: the best on --dev, or the last ones."""
+    """Average the weights of this many checkpoints: the best on --dev, or the latest."""
     ema: float | None = None
-    """Decay of an exponential moving average of the weights, which is evaluated and kept."""
+    """Evaluate and keep an exponential moving average of the weights, with this decay."""
     tensorboard: bool = False
     """Also write TensorBoard event files, to RUN/tensorboard."""
 
@@ -159,11 +158,11 @@ class TrainSettings:
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
 
     def usual(self, *, from_scratch: bool) -> Usual:
-        """Return how long and how fast a model learns where these settings do not say."""
+        """Return the default length and learning rate."""
         return self.scratch if from_scratch else FINE_TUNING
 
     def total_steps(self, steps_per_epoch: int, usual: Usual) -> int:
-        """Return how many steps to train for.
+        """Return the number of training steps.
 
         Args:
             steps_per_epoch: steps of one pass over the training data.
@@ -173,30 +172,30 @@ class TrainSettings:
         return self.steps or steps_per_epoch * (self.epochs or few)
 
     def steps_between_evaluations(self, steps_per_epoch: int, total_steps: int) -> int:
-        """Return after how many steps to evaluate on --dev.
+        """Return the number of steps between evaluations on --dev.
 
         Args:
             steps_per_epoch: steps of one pass over the training data.
-            total_steps: steps of the training.
+            total_steps: number of training steps.
         """
         rarely = math.ceil(total_steps / MOST_EVALUATIONS)
         return self.evaluate_every or max(steps_per_epoch, rarely)
 
     @property
     def answer_tokens(self) -> int:
-        """Tokens per batch of what is evaluated or written: that keeps nothing for later."""
+        """Tokens per batch for evaluation and generation, which keep no activations."""
         return BATCH_TOKENS if self.batch_tokens == "auto" else self.batch_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateTrainSettings(TrainSettings):
-    """How to train a translator: from scratch it learns longer and faster than other models."""
+    """How to train a translator: longer, and with a higher learning rate."""
 
     scratch: ClassVar[Usual] = Usual(epochs=15, least_steps=2000, learning_rate=1e-3)
 
     epochs: int | None = None
-    """Passes over the training data; default: 15, or as many as make 2,000 steps; with --model 3,
-    or as many as make 200."""
+    """Passes over the training data; default: 15, or more for small data: at least 2,000 steps;
+    with --model 3, and at least 200 steps."""
     batch_size: int = 64
     """Pairs per optimizer step, over all devices."""
     learning_rate: float | None = None
@@ -205,11 +204,11 @@ class TranslateTrainSettings(TrainSettings):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
-    """Where a run goes."""
+    """The run folder."""
 
     out: Path
     """Run folder to create."""
     resume: bool = False
     """Continue the run in --out from its newest checkpoint, as if it had never stopped."""
     overwrite: bool = False
-    """Replace the run in --out; anything else in its folder stays."""
+    """Replace the run in --out; other files in the folder stay."""

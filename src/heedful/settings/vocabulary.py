@@ -1,4 +1,4 @@
-"""What kind of vocabulary ``heedful vocabulary`` learns."""
+"""Settings of ``heedful vocabulary``."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,37 +13,36 @@ _FAMILIES = {
     "bpe": ("roberta", "gpt2", "deberta"),
     "unigram": ("xlm-roberta", "albert", "big_bird", "deberta-v2", "xlnet"),
 }
-"""Those that have a kind of vocabulary; the first is the default."""
+"""Families with a kind of vocabulary; the first is the default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VocabularySettings:
-    """What kind of vocabulary to learn."""
+    """The vocabulary to learn."""
 
     kind: Literal["wordpiece", "bpe", "unigram"] = "wordpiece"
-    """WordPiece as BERT has it, pairs of bytes as RoBERTa and GPT-2, or the likeliest pieces."""
+    """WordPiece, as in BERT; byte-level BPE, as in RoBERTa and GPT-2; or a unigram model."""
     arch: Arch | None = None
-    """Family whose special tokens it gets; default: roberta for pairs of bytes, xlm-roberta for the
-    likeliest pieces."""
+    """Family whose special tokens to add; default: roberta for bpe, xlm-roberta for unigram."""
     size: int = 30_000
     """Size of the vocabulary."""
     cased: bool = False
-    """Keep capital letters; keeps accents too unless --strip-accents. Other kinds keep both."""
+    """Keep capital letters, and accents unless --strip-accents. Other kinds always keep both."""
     strip_accents: bool | None = None
-    """Remove accents; default: unless --cased."""
+    """Remove accents; default: yes, unless --cased."""
     alphabet: int | None = None
-    """Most characters of the alphabet: the most frequent ones are kept; default: 1000. Other
-    kinds have all."""
+    """Maximum size of the alphabet: keep the most frequent characters; default: 1000. Other kinds
+    keep all."""
     encoding: str = "utf-8"
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
     @property
     def family(self) -> str:
-        """The family whose special tokens it gets."""
+        """The family whose special tokens the vocabulary gets."""
         return self.arch or _FAMILIES.get(self.kind, ("bert",))[0]
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range, and a family that has another kind.
+        """Refuse numbers out of range, and a family with another kind of vocabulary.
 
         Raises:
             UserError: naming the option, the value and what is allowed.

@@ -1,4 +1,4 @@
-"""One file per task; `heedful.settings.TASKS` is the table of them, `heedful.task` what each is."""
+"""The tasks, one file each; listed in `heedful.settings.TASKS`, defined in `heedful.task`."""
 
 from dataclasses import fields
 from importlib import import_module
@@ -14,35 +14,35 @@ from heedful.task import AnyTask, check_max_length
 
 
 def task_named(name: str) -> type[AnyTask]:
-    """Return a task.
+    """Return the class of a task.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: there is no task of this name.
     """
     check_known("task", name, TASKS)
-    module, _, kind = TASKS[name].home.rpartition(".")
-    task: type[AnyTask] = getattr(import_module(module), kind)
+    module, _, class_name = TASKS[name].home.rpartition(".")
+    task: type[AnyTask] = getattr(import_module(module), class_name)
     return task
 
 
 def read_task(record: RunRecord, folder: Path | None = None) -> AnyTask:
-    """Build the task of a run from what ``heedful.json`` holds.
+    """Build the task of a run from its record in ``heedful.json``.
 
     Args:
-        record: what it holds.
-        folder: the run, for messages.
+        record: the run record.
+        folder: the run folder, for error messages.
 
     Raises:
-        UserError: there is no such task, a key is missing or unknown, or its value of another type.
+        UserError: the task or a key is unknown, a key is missing, or a value has the wrong type.
     """
     path = RECORD if folder is None else folder / RECORD
     goal = {key: tuple(v) if isinstance(v, list) else v for key, v in record.goal.items()}
     try:
-        kind = task_named(record.task)
-        known = [field.name for field in fields(kind)]
-        for key in goal.keys() - {*known}:
-            raise unknown_name("key", key, known)
-        return kind(**checked_values(kind, goal))
+        task_class = task_named(record.task)
+        names = [field.name for field in fields(task_class)]
+        for key in goal.keys() - {*names}:
+            raise unknown_name("key", key, names)
+        return task_class(**checked_values(task_class, goal))
     except UserError as error:
         raise UserError(f"{path}: its goal does not fit the task: {error}") from None
     except TypeError:
@@ -50,14 +50,14 @@ def read_task(record: RunRecord, folder: Path | None = None) -> AnyTask:
 
 
 def check_fit(run: Path, task: AnyTask, record: RunRecord, model: Model, length: int) -> None:
-    """Refuse a run whose files do not fit together; what other programs write has no record.
+    """Refuse a run whose files do not fit together. Model folders of other libraries pass.
 
     Args:
-        run: its folder.
-        task: what it learnt.
-        record: what it says of itself.
-        model: what it holds.
-        length: the most tokens that are read at once.
+        run: the run folder.
+        task: its task.
+        record: its record.
+        model: its model.
+        length: maximum number of tokens that the model reads in one pass.
 
     Raises:
         UserError: naming the file.

@@ -1,10 +1,10 @@
-"""Question answering: the slice of a text that answers a question, or that none does.
+"""Extractive question answering: find the span of a text that answers a question, or no answer.
 
-The question stands whole beside every window of its context. Two scores of each token say how well
-an answer starts and ends there; the class token, which is of no text, stands for no answer (Devlin
-et al. 2019, sections 4.2 and 4.3).
+Each window of the context is paired with the whole question. Two scores per token say how likely an
+answer starts and ends there. The class token, which is outside the text, stands for no answer
+(Devlin et al. 2019, sections 4.2 and 4.3).
 
-Shapes: B windows of a batch, T tokens of one, N tokens of a context.
+Shapes: B windows of a batch, T tokens of a window, N tokens of a context.
 """
 
 from collections import Counter
@@ -46,21 +46,21 @@ from heedful.tokens import PairLayout, Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer(Task[Question, Tensor, SpanAnswer]):
-    """What a run answers, and how."""
+    """Answers questions with spans of their contexts."""
 
     name: ClassVar[str] = "answer"
     answer_options: ClassVar[frozenset[str]] = frozenset({"no_answer_threshold", "top"})
     example: ClassVar[str] = '"a question" --context "a text that answers it"'
 
     no_answer: bool | None
-    """Whether it learnt from questions without an answer, and so may give none. None: not known; it
-    may where a threshold is given."""
+    """Whether the training data has unanswerable questions, so that the run may give no answer.
+    None: unknown; then it may if a threshold is given."""
     threshold: float
-    """Margin by which giving none must outscore the best answer."""
+    """Margin by which the no-answer score must exceed that of the best span."""
     stride: int
-    """Tokens that neighbouring windows share; at most half of one."""
+    """Tokens shared by neighbouring windows; at most half a window."""
     max_answer_tokens: int
-    """The most tokens of an answer."""
+    """Maximum number of tokens of an answer."""
 
     # Records.
 
@@ -71,17 +71,17 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """Stream questions.
 
         Raises:
-            UserError: naming the file, the place and the id of the first that cannot be used.
+            UserError: a question is invalid; names the file, place and id of the first one.
         """
         refuse_columns(cls.name, columns)
         return read_questions(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Question]:
-        """Make records of pairs of a question and a context.
+        """Make records from pairs of a question and a context.
 
         Raises:
-            UserError: one is no pair, or a text is empty.
+            UserError: an item is not a pair, or a text is empty.
         """
         records = []
         for number, text in enumerate(texts, start=first):
@@ -97,16 +97,16 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A question, and the text that answers it."""
+        """A question and its context."""
         return Input(name="question"), Input(name="context")
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """See whether some questions have no answer.
+        """Find out whether some questions have no answer.
 
         Raises:
-            UserError: none has one, or many are not where the files say; or there is a threshold
-                for no answer, and each has one.
+            UserError: no question has an answer; or many answers are not where the files say; or a
+                no-answer threshold is given, but all questions have answers.
         """
         options = recipe.options
         assert isinstance(options, AnswerSettings)
@@ -131,14 +131,14 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("f1", "exact_match")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with its two outputs if it has learnt to answer, else with fresh ones.
+        """Load an encoder with a span head: its own if it has one, else a fresh one.
 
         Raises:
-            UserError: texts are to be read with a gap, over which no answer could reach.
+            UserError: long texts are read with a gap, which answers cannot span.
         """
         _check_rule(recipe.data.long_text)
         return start_encoder(recipe, head="span", num_labels=2)
@@ -146,17 +146,17 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, a long context in windows unless told otherwise."""
+        """Encode the training records; a long context is read in windows by default."""
         places = Places()
         records = places.counted(self.read(recipe.data.train, recipe.columns, labelled=True))
-        learnt = (record for record in records if not record.answers or placed_answers(record))
-        store = store_records(self, recipe, start, folder, say, rule="window", records=learnt)
+        usable = (record for record in records if not record.answers or placed_answers(record))
+        store = store_records(self, recipe, start, folder, say, rule="window", records=usable)
         if places.misplaced:
             say(places.report("not learnt"))
         return self, start, store
 
     def doubt(self, records: Sequence[Question]) -> str | None:
-        """Say which answers are not where their file says."""
+        """Return a warning about answers that are not where their file says, else None."""
         places = Places()
         for _ in places.counted(records):
             pass
@@ -165,41 +165,41 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     def encode(
         self, records: Iterable[Question], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each question into an example for every window of its context.
+        """Encode each question as one example per window of its context.
 
         Raises:
-            UserError: a question is too long, or it and its context are and may not be cut; no
-                token stands for an answer; or see `start`.
+            UserError: the question is too long; or the pair is too long and may not be cut; or the
+                answer has no token; or see `start`.
         """
         _check_rule(fit.rule)
-        room = fit.max_length - tokenizer.layout.size(pair=True)
+        budget = fit.max_length - tokenizer.layout.size(pair=True)
         context: str | None = None
         for record in records:
-            if record.context is not context:  # one context has many questions
+            if record.context is not context:  # consecutive questions share a context
                 context = record.context
                 pieces = tokenizer.pieces(context)
                 offsets = past_marks(context, past_spaces(context, pieces.offsets))  # (N, 2)
             (question,) = tokenizer.encode_batch([record.question])
-            limit = room - len(question)
+            limit = budget - len(question)
             with naming(record):
-                refuse(len(question) + len(offsets), room, fit.rule)
-            if len(offsets) > limit < room // 2:
+                refuse(len(question) + len(offsets), budget, fit.rule)
+            if len(offsets) > limit < budget // 2:
                 raise UserError(
                     f"{record.where}: the question has {len(question)} tokens; of --max-length "
                     f"{fit.max_length} it may take "
-                    f"{room - room // 2}: shorten it, or read more at once"
+                    f"{budget - budget // 2}: shorten it, or read more at once"
                 )
             answer = _answer_tokens(record, offsets) if labelled else None
             starts = self._starts(len(offsets), limit) if fit.rule == "window" else [0]
-            rows = [
+            examples = [
                 _example(tokenizer, question, pieces.ids, slice(start, start + limit), answer)
                 for start in starts
             ]
-            used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
+            num_used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
             yield Fitted(
-                pieces=rows,
+                pieces=examples,
                 tokens_total=len(question) + len(offsets),
-                tokens_used=len(question) + used,
+                tokens_used=len(question) + num_used,
                 offsets=[
                     row_offsets(offsets[start : start + limit], tokenizer.layout, len(question))
                     for start in starts
@@ -211,13 +211,13 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             )
 
     def _starts(self, total: int, limit: int) -> list[int]:
-        """Return where the windows of a context start; see `window_starts`."""
+        """Return the start of each window of a context; see `window_starts`."""
         if total <= limit:
             return [0]
         return window_starts(total, limit, min(self.stride, limit // 2))
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``spans``, (B, 2): first and last token of the answer."""
+        """Collate and pad examples. Targets: ``spans``, (B, 2), first and last answer token."""
         targets = {} if draw is None else {"spans": spans(examples)}
         return collate(
             examples,
@@ -227,21 +227,21 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of both ends of each answer."""
+        """Return the summed loss of the start and the end of each answer."""
         logits = _logits(forward, batch).transpose(1, 2)  # (B, 2, T)
         return losses.cross_entropy(logits, batch.targets["spans"])[0]
 
     def count(self, batch: Batch) -> float:
-        """Return the number of ends."""
+        """Return the number of start and end targets."""
         return 2.0 * batch.num_examples
 
     @property
     def taught_by(self) -> Literal["scores"]:
-        """A teacher gives scores."""
+        """A teacher provides logits."""
         return "scores"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of each token as either end."""
+        """Return the distillation loss of the start and end logits."""
         return (
             Lesson(
                 kind="classes",
@@ -253,7 +253,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     # Answers.
 
     def check_model(self, model: Model) -> None:
-        """Refuse lengths that no answer or window has."""
+        """Refuse an invalid answer length or stride."""
         if self.max_answer_tokens < 1 or self.stride < 0:
             raise UserError(
                 f"max_answer_tokens is {self.max_answer_tokens} and stride {self.stride}; they "
@@ -261,7 +261,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             )
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
+        """Return the start and end logits of each token. Shape (B, T, 2)."""
         return _logits(model, batch).float()
 
     def decode(
@@ -272,10 +272,10 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> SpanAnswer:
-        """Find the best slices over all windows, and weigh them against giving no answer.
+        """Find the best spans over all windows, and compare them with giving no answer.
 
         Raises:
-            UserError: a score is not a number, or a threshold is given that has no effect.
+            UserError: a score is NaN, or a threshold is given that has no effect.
         """
         threshold = settings.no_answer_threshold
         if threshold is None:
@@ -285,19 +285,19 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                 "--no-answer-threshold: this run learnt from no question without an answer"
             )
         may_refuse = self.no_answer or settings.no_answer_threshold is not None
-        slices = best_spans(
+        top_spans = best_spans(
             list(self._scored_windows(fitted, outputs, tokenizer.layout)),
             count=max(CANDIDATES, settings.top),
             max_tokens=self.max_answer_tokens,
         )
-        # Most windows of a long context hold no answer; the one that is least sure of it decides.
-        silence = min(
+        # Most windows of a long context hold no answer, so the lowest no-answer score decides.
+        no_answer_score = min(
             float(scores[tokenizer.layout.class_position(len(piece.ids))].sum())
             for scores, piece in zip(outputs, fitted.pieces, strict=True)
         )
-        weighed = silence if may_refuse or not slices else None
-        candidates = weigh(record.context, slices, weighed)
-        margin = silence - slices[0].score if may_refuse and slices else None
+        candidate_score = no_answer_score if may_refuse or not top_spans else None
+        candidates = weigh(record.context, top_spans, candidate_score)
+        margin = no_answer_score - top_spans[0].score if may_refuse and top_spans else None
         chosen = candidates[0] if margin is None or margin <= threshold else candidates[-1]
         ranked = sorted(candidates, key=lambda candidate: -candidate.score)
         return SpanAnswer(
@@ -316,18 +316,18 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
     def _scored_windows(
         self, fitted: Fitted[Example], outputs: Sequence[Tensor], layout: PairLayout
     ) -> Iterator[ScoredWindow]:
-        """Take the tokens of the context out of each window."""
-        inner = [np.flatnonzero(offsets[:, 0] >= 0) for offsets in fitted.offsets]
+        """Yield the scores of the context tokens of each window."""
+        context_positions = [np.flatnonzero(offsets[:, 0] >= 0) for offsets in fitted.offsets]
         starts = [0]
-        if len(inner) > 1:
-            size = len(inner[0])
+        if len(context_positions) > 1:
+            size = len(context_positions[0])
             question = len(fitted.pieces[0].ids) - layout.size(pair=True) - size
             starts = self._starts(fitted.tokens_total - question, size)
-        for first, inside, offsets, scores in zip(
-            starts, inner, fitted.offsets, outputs, strict=True
+        for first, positions, offsets, scores in zip(
+            starts, context_positions, fitted.offsets, outputs, strict=True
         ):
-            start, end = scores[inside].T.numpy()
-            yield ScoredWindow(first=first, offsets=offsets[inside], start=start, end=end)
+            start, end = scores[positions].T.numpy()
+            yield ScoredWindow(first=first, offsets=offsets[positions], start=start, end=end)
 
     def aim(
         self,
@@ -335,21 +335,21 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain a slice of the context, or the answer: its start's and its end's scores."""
+        """Explain a span of the context, or the answer: its start and end logits."""
         return aims.span(computed, target, tokenizer, _logits)
 
     def scores(self) -> "SpanAnswerScores":
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return SpanAnswerScores(self)
 
     def judge(self) -> Judge[SpanAnswer, Question]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.spans(no_answer=bool(self.no_answer))
 
     def card(self) -> str:
-        """Say what the run answers."""
-        silent = ", or says that the text holds no answer" if self.no_answer else ""
-        return f"Answers a question with a slice of the text that is given with it{silent}."
+        """Describe the run for its model card."""
+        no_answer = ", or says that the text holds no answer" if self.no_answer else ""
+        return f"Answers a question with a slice of the text that is given with it{no_answer}."
 
 
 def _example(
@@ -359,22 +359,22 @@ def _example(
     window: slice,
     answer: tuple[int, int] | None,
 ) -> Example:
-    """Lay out one window; an answer that does not stand whole in it is learnt as none."""
-    layout, part = tokenizer.layout, context[window]
+    """Encode one window. If it does not contain the whole answer, its target is no answer."""
+    layout, context_part = tokenizer.layout, context[window]
     first, last = (token - window.start for token in answer or (-1, -1))
-    whole = first >= 0 and last < len(part)
+    contains_answer = first >= 0 and last < len(context_part)
     start = layout.second_start(len(question))
-    ids = layout.ids(question, part)
-    silent = layout.class_position(len(ids))
+    ids = layout.ids(question, context_part)
+    no_answer = layout.class_position(len(ids))
     return Example(
         ids=np.array(ids, dtype=np.int32),
         split=layout.type_split(len(question)),
-        labels=(start + first, start + last) if whole else (silent, silent),
+        labels=(start + first, start + last) if contains_answer else (no_answer, no_answer),
     )
 
 
 def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, int] | None:
-    """Return the first and the last token of an answer: of several, of the one that most gave.
+    """Return the first and the last token of the answer; of several answers, the most frequent.
 
     Raises:
         UserError: the answer has no token.
@@ -383,10 +383,10 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     if not answers:
         return None
     (((start, text), _),) = Counter(answers).most_common(1)
-    (inside,) = np.nonzero((offsets[:, 0] < start + len(text)) & (offsets[:, 1] > start))
-    if not len(inside):
+    (overlapping,) = np.nonzero((offsets[:, 0] < start + len(text)) & (offsets[:, 1] > start))
+    if not len(overlapping):
         raise UserError(f"{record.where}: the answer {text!r} holds nothing to read")
-    return int(inside[0]), int(inside[-1])
+    return int(overlapping[0]), int(overlapping[-1])
 
 
 def _check_rule(rule: LongText | None) -> None:
@@ -401,15 +401,15 @@ def _logits(forward: Forward, batch: Batch) -> Tensor:
 
 
 def _scores(output: QuestionAnsweringOutput, batch: Batch) -> Tensor:
-    """Return how well an answer starts and ends with each token. Shape (B, T, 2)."""
+    """Return the start and end logits of each token. Shape (B, T, 2)."""
     logits = torch.stack([output.start_logits, output.end_logits], dim=-1)  # (B, T, 2)
     mask = batch.inputs.get("attention_mask")
-    # An example's loss must not depend on how far its neighbours pad it.
+    # Padding must not affect the loss of an example.
     return logits if mask is None else logits.masked_fill(~mask[..., None], -torch.inf)
 
 
 class SpanAnswerScores:
-    """Scores of answers; see ``heedful.metrics.AnswerScores``."""
+    """Accumulates scores of answers; see ``heedful.metrics.AnswerScores``."""
 
     def __init__(self, task: Answer) -> None:
         from heedful.metrics import AnswerScores
@@ -418,11 +418,11 @@ class SpanAnswerScores:
         self._misplaced = 0
 
     def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:
-        """Count answers to questions whose right answers are known."""
+        """Add answers to questions with known answers."""
         for answer, record in zip(answers, records, strict=True):
             self._scores.update(
                 answer.best,
-                [right.text for right in record.answers or ()],
+                [truth.text for truth in record.answers or ()],
                 answered=answer.answer is not None,
                 margin=answer.margin or 0.0,
                 unspaced=is_unspaced(record.context),
@@ -430,6 +430,6 @@ class SpanAnswerScores:
             self._misplaced += len(record.misplaced)
 
     def compute(self) -> dict[str, Any]:
-        """Return the scores, and how many answers are not where the file says, if any."""
+        """Return the scores, and the number of answers that are not where the file says, if any."""
         misplaced = {"misplaced_answers": self._misplaced} if self._misplaced else {}
         return self._scores.compute() | misplaced

@@ -1,6 +1,6 @@
-"""Multiple choice: which of several texts answers a question or goes on from a text.
+"""Multiple choice: which of several texts answers a question or continues a text.
 
-The question is read with each choice as a pair; the choices of an item share a softmax.
+The question is paired with each choice. A softmax runs over the choices of an item.
 
 Shapes: B examples, C choices of an item, T longest example.
 """
@@ -42,20 +42,20 @@ class Choice:
     """The answer to one question."""
 
     choice: int
-    """The number of the likeliest choice, from 0."""
+    """Index of the most probable choice, from 0."""
     text: str
     """Its text."""
     score: float
     """Its probability."""
     scores: tuple[float, ...]
-    """The probability of every choice."""
+    """The probability of each choice."""
     tokens_total: int
-    """Tokens of the question with each choice."""
+    """Number of tokens in all pairs of the question and a choice."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the choice, and on request the probability of each."""
+        """Return the choice, and on request all probabilities."""
         row = {"choice": self.choice, "text": self.text, "score": round(self.score, 6)}
         if everything:
             row["scores"] = [round(score, 6) for score in self.scores]
@@ -68,13 +68,13 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choose(Task[Choices, Tensor, Choice]):
-    """What is chosen from."""
+    """Chooses among texts."""
 
     name: ClassVar[str] = "choose"
     example: ClassVar[str] = '"a question" "a choice" "another choice"'
 
     choices: int | None
-    """How many choices each question has; None where a model of another program does not say."""
+    """Number of choices per question; None if a model of another library does not say."""
 
     # Records.
 
@@ -85,26 +85,26 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Stream questions.
 
         Raises:
-            UserError: naming the file and line of the first that cannot be used.
+            UserError: a question is invalid; names the file and line of the first one.
         """
         refuse_columns(cls.name, columns)
         return read_choices(paths, labelled=labelled, encoding=columns.encoding)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Choices]:
-        """Make a record of texts, the first being the question; or one of each tuple of texts.
+        """Make one record from texts, the first being the question; or one per tuple of texts.
 
         Raises:
-            UserError: there are fewer than two choices, or a text alone among such tuples.
+            UserError: there are fewer than two choices, or texts are mixed with tuples.
         """
         single = [number for number, text in enumerate(texts, start=first) if isinstance(text, str)]
-        alone = 0 < len(single) == len(texts)
-        if single and not alone:
+        is_flat = 0 < len(single) == len(texts)
+        if single and not is_flat:
             raise UserError(
                 f"text {single[0]}: expected a question with its choices, as the others are, "
                 "found a text alone"
             )
-        items = [tuple(texts)] if alone else [text for text in texts if not isinstance(text, str)]
+        items = [tuple(texts)] if is_flat else [text for text in texts if not isinstance(text, str)]
         records = []
         for number, item in enumerate(items, start=first):
             if len(item) < 3:
@@ -130,10 +130,10 @@ class Choose(Task[Choices, Tensor, Choice]):
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Count the choices of the first question.
+        """Take the number of choices from the first question.
 
         Raises:
-            UserError: another question has another number of them.
+            UserError: another question has a different number.
         """
         records = cls.read(recipe.data.train, recipe.columns, labelled=True)
         first = next(records)
@@ -143,7 +143,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         return task
 
     def check(self, record: Choices) -> None:
-        """Refuse a question with another number of choices, with file and line."""
+        """Refuse a question with another number of choices; names file and line."""
         if self.choices is not None and len(record.choices) != self.choices:
             raise UserError(
                 f"{record.where}: {len(record.choices)} choices; "
@@ -153,14 +153,14 @@ class Choose(Task[Choices, Tensor, Choice]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("accuracy",)
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with a fresh head unless the model has learnt to choose.
+        """Load an encoder, with a fresh head unless it has a multiple-choice head.
 
         Raises:
-            UserError: long texts are to be learnt in windows.
+            UserError: long texts are to be read in windows.
         """
         data = recipe.data
         if data.long_text == "window":
@@ -173,18 +173,18 @@ class Choose(Task[Choices, Tensor, Choice]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, of a long text its head unless told otherwise."""
+        """Encode the training records; a long text is cut to its head by default."""
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
         self, records: Iterable[Choices], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each question into one part a choice, or several where a long text has windows.
+        """Encode each question: one part per choice, with several examples if it has windows.
 
-        The label of an example is the number of the right choice.
+        The label of an example is the index of the right choice.
 
         Raises:
-            UserError: see `check`; or a question is too long and may not be cut, with file and
+            UserError: see `check`; or a question is too long and may not be cut; names file and
                 line.
         """
         records, copies = tee(records)
@@ -198,7 +198,7 @@ class Choose(Task[Choices, Tensor, Choice]):
             yield as_parts(texts, () if record.answer is None else (float(record.answer),))
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``labels``, (B,): the right choice of each one's item."""
+        """Collate and pad examples. Targets: ``labels``, (B,), the right choice of the item."""
         targets = {} if draw is None else {"labels": class_labels(examples)}
         return collate(
             examples,
@@ -208,7 +208,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the items' cross entropies."""
+        """Return the summed cross-entropy of the items."""
         choices = self._trained()
         labels = batch.targets["labels"][::choices]
         return losses.cross_entropy(_logits(forward, batch, choices), labels)[0]
@@ -218,23 +218,23 @@ class Choose(Task[Choices, Tensor, Choice]):
         return float(batch.num_examples // self._trained())
 
     def _trained(self) -> int:
-        """Return how many choices a question has in training, which decided that."""
+        """Return the number of choices, which is always known in training."""
         assert self.choices is not None
         return self.choices
 
     @property
     def taught_by(self) -> Literal["scores"]:
-        """A teacher gives scores."""
+        """A teacher provides logits."""
         return "scores"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of each item's choices."""
+        """Return the distillation loss of the choice logits."""
         return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
 
     # Answers.
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return each example's score. Shape (B, 1)."""
+        """Return the logit of each example. Shape (B, 1)."""
         return _logits(model, batch, 1).float()
 
     def decode(
@@ -245,7 +245,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Choice:
-        """Average each choice's windows and choose."""
+        """Average the logits of each choice over its windows, and choose."""
         parts = torch.tensor([example.part for example in fitted.pieces])
         total = torch.zeros(len(record.choices)).index_add_(0, parts, torch.cat(list(outputs)))
         scores = (total / parts.bincount()).softmax(0).tolist()
@@ -262,25 +262,25 @@ class Choose(Task[Choices, Tensor, Choice]):
     def aim(
         self, computed: Computed[Choices, Tensor, Choice], target: str | None, tokenizer: Tokenizer
     ) -> Aim:
-        """Explain the score of a choice: its text or number from 0, or the one that was chosen."""
+        """Explain the logit of a choice, given by text or index; default: the chosen one."""
         return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
 
     def scores(self) -> Scores[Choice, Choices]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return Counting(metrics.ChoiceScores(), _count)
 
     def judge(self) -> Judge[Choice, Choices]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.choices()
 
     def card(self) -> str:
-        """Say what the run chooses from."""
-        known = "" if self.choices is None else f"; it learnt from {self.choices} choices each"
-        return f"Chooses the text that answers a question{known}."
+        """Describe the run for its model card."""
+        trained_on = "" if self.choices is None else f"; it learnt from {self.choices} choices each"
+        return f"Chooses the text that answers a question{trained_on}."
 
 
 def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
-    """Return a score for each example, those of an item side by side. Shape (B / C, C)."""
+    """Return the logit of each example, grouped by item. Shape (B / C, C)."""
     inputs = {
         name: reshaped(tensor, -1, choices, tensor.shape[-1])  # (B / C, C, T)
         for name, tensor in batch.inputs.items()
@@ -292,5 +292,5 @@ def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
 def _count(
     scores: "metrics.ChoiceScores", answers: Sequence[Choice], records: Sequence[Choices]
 ) -> None:
-    right = [record.answer for record in records if record.answer is not None]
-    scores.update([answer.choice for answer in answers], right)
+    labels = [record.answer for record in records if record.answer is not None]
+    scores.update([answer.choice for answer in answers], labels)

@@ -43,39 +43,39 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IG
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classify(Task[Item, Tensor, Prediction]):
-    """What a classifier decides between."""
+    """Classifies texts or pictures into one label or several."""
 
     name: ClassVar[str] = "classify"
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw"})
 
     labels: tuple[str, ...]
-    """In the order of the model's outputs."""
+    """Label names, in the order of the model's outputs."""
     multi_label: bool
-    """Whether an item may have several labels or none."""
+    """Whether an item may have any number of labels, including none."""
     weights: tuple[float, ...] | None = None
-    """How much each label counts in the loss."""
+    """Weight of each label in the loss."""
     pairs: bool | None = False
-    """Whether it reads pairs of texts; else single ones. None: either, as nobody knows what it
-    learnt from."""
+    """Whether the inputs are pairs of texts. None: single texts or pairs, as the training data is
+    unknown."""
 
     pictures: bool = False
-    """Whether it reads pictures; else texts."""
+    """Whether the inputs are pictures, not texts."""
     shift: float = 0.0
-    """The share of a side by which pictures are moved at random to learn from."""
+    """Maximum random shift of training pictures, as a share of the side length."""
 
     @property
     def medium(self) -> Medium:
-        """What it reads."""
+        """The input modality."""
         return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
 
     @property
     def example(self) -> str:
-        """What a user may put after ``heedful predict RUN`` to try it."""
+        """Example arguments to ``heedful predict RUN``."""
         return self.medium.example
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What only some runs can do."""
+        """What this run supports; see `Ability`."""
         return frozenset({"see"} if self.pictures else ())
 
     # Records.
@@ -87,20 +87,20 @@ class Classify(Task[Item, Tensor, Prediction]):
         return self.medium.read(paths, columns, labelled=labelled)
 
     def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
-        """Make records of texts or pairs, or of pictures."""
+        """Make records from texts, pairs or pictures."""
         return self.medium.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, or two; or a picture."""
+        """A text, two texts, or a picture."""
         return self.medium.inputs
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Take the labels and their weights from the training data.
+        """Derive the labels and their weights from the training data.
 
         Raises:
-            UserError: fewer labels than a decision needs, or others than the settings name.
+            UserError: there are too few labels, or labels that the settings do not list.
         """
         columns, options = recipe.columns, recipe.options
         assert isinstance(options, ClassifySettings)
@@ -124,15 +124,15 @@ class Classify(Task[Item, Tensor, Prediction]):
         )
 
     def check(self, record: Item) -> None:
-        """Raise the errors of `targets`."""
+        """Raise an error if `targets` does."""
         self.targets(record)
 
     def targets(self, record: Item) -> tuple[float, ...]:
-        """Return the numbers of a record's labels.
+        """Return the class indices of a record's labels.
 
         Raises:
-            UserError: a label that the model does not have, or several where it gives one, with
-                file and line.
+            UserError: a label is unknown to the model, or a single-label record does not have
+                exactly one; the message names file and line.
         """
         where, labels = record.where, record.labels or ()
         if not self.multi_label and len(labels) != 1:
@@ -152,32 +152,32 @@ class Classify(Task[Item, Tensor, Prediction]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("accuracy", "macro_f1", "micro_f1" if self.multi_label else "matthews")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load a model, with a fresh classifier unless it has one for the same labels."""
+        """Load a model, with a fresh classification head unless its head has the same labels."""
         kind = f"{'multi' if self.multi_label else 'single'}_label_classification"
         return self.medium.start(recipe, self.labels, kind)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, of a long text its head unless told otherwise."""
+        """Encode the training records; a long text is cut to its head by default."""
         for first, second in alike(self.labels):
-            how = "differ only in how they are written, and count as two"
-            say(f"labels {first!r} and {second!r} {how}")
+            message = "differ only in how they are written, and count as two"
+            say(f"labels {first!r} and {second!r} {message}")
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
         self, records: Iterable[Item], tokenizer: Any, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into one example, or several where a long text is read in windows."""
+        """Encode each record: one example, or one per window of a long text."""
         labels = self.targets if labelled else None
         return self.medium.encode(records, tokenizer, fit, labels)
 
     def batch(self, examples: Sequence[Example], tokenizer: Any, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``labels``, (B,) or of several labels each (B, C)."""
+        """Collate and pad examples. Targets: ``labels``, shape (B,), or (B, C) if multi-label."""
         targets = {}
         if draw is not None and self.multi_label:
             targets["labels"] = multi_hot(examples, len(self.labels))
@@ -186,7 +186,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         return self.medium.batch(examples, tokenizer, targets, draw)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the batch's cross entropies."""
+        """Return the summed cross-entropy of the batch."""
         logits = forward(**batch.inputs).logits
         entropy = losses.binary_cross_entropy if self.multi_label else losses.cross_entropy
         weights = self._weights()
@@ -202,11 +202,11 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     @property
     def taught_by(self) -> Literal["scores"]:
-        """A teacher gives scores."""
+        """A teacher provides logits."""
         return "scores"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of the labels."""
+        """Return the distillation loss of the class logits."""
         labels = batch.targets["labels"]
         return (
             Lesson(
@@ -222,13 +222,13 @@ class Classify(Task[Item, Tensor, Prediction]):
     # Answers.
 
     def check_model(self, model: Model) -> None:
-        """Refuse a model of another number of labels."""
+        """Refuse a model with another number of labels."""
         check_outputs(self.labels, model)
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the probability of each label: rows sum to 1, or each label stands for itself.
+        """Return label probabilities: a softmax, or independent sigmoids if multi-label.
 
-        Of raw numbers, return the logits.
+        With ``settings.raw``, return the logits.
 
         Shape:
             (B, C).
@@ -246,13 +246,13 @@ class Classify(Task[Item, Tensor, Prediction]):
         settings: PredictSettings,
         tokenizer: Any,
     ) -> Prediction:
-        """Average the windows' probabilities, or logits, and choose."""
+        """Average the probabilities or logits over the windows, and choose labels."""
         mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
         scores = dict(zip(self.labels, mean.tolist(), strict=True))
         label: str | list[str]
         if self.multi_label:
-            likely_from = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
-            label = [name for name, score in scores.items() if score >= likely_from]
+            threshold = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
+            label = [name for name, score in scores.items() if score >= threshold]
         else:
             label = max(scores, key=scores.__getitem__)
         return Prediction(
@@ -271,24 +271,24 @@ class Classify(Task[Item, Tensor, Prediction]):
         target: str | None,
         tokenizer: Any,
     ) -> Aim:
-        """Explain the logit of a label: the one that is named, or the likeliest."""
+        """Explain the logit of the given label, or by default of the most probable one."""
         link: Link = "sigmoid" if self.multi_label else "softmax"
         return aims.label(computed, target, tokenizer, self.labels, link, self.medium)
 
     def scores(self) -> Scores[Prediction, Item]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         counter = metrics.ClassificationScores(self.labels, multi_label=self.multi_label)
         return Counting(counter, partial(_count, self))
 
     def judge(self) -> Judge[Prediction, Item]:
-        """Return what judges its answers."""
-        of_labels = judges.several_labels if self.multi_label else judges.one_label
-        return of_labels(self.labels)
+        """Return the judge of its answers."""
+        make_judge = judges.several_labels if self.multi_label else judges.one_label
+        return make_judge(self.labels)
 
     def card(self) -> str:
-        """Say what the run decides."""
-        one = self.inputs[0].name if self.pictures else "text"
-        kind = f"any number of labels a {one}" if self.multi_label else f"one label a {one}"
+        """Describe the run for its model card."""
+        noun = self.inputs[0].name if self.pictures else "text"
+        kind = f"any number of labels a {noun}" if self.multi_label else f"one label a {noun}"
         number, names = amount(len(self.labels), "label"), listed(self.labels)
         return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
 
@@ -299,18 +299,18 @@ def _count(
     answers: Sequence[Prediction],
     records: Sequence[Item],
 ) -> None:
-    rows = torch.tensor([list(answer.scores.values()) for answer in answers])
-    numbers = [task.targets(record) for record in records]
-    labels = len(task.labels)
-    truth = target_tensor(numbers, num_labels=labels, multi_label=task.multi_label)
-    scores.update(rows.view(len(answers), labels), truth)
+    label_scores = torch.tensor([list(answer.scores.values()) for answer in answers])
+    indices = [task.targets(record) for record in records]
+    num_labels = len(task.labels)
+    truth = target_tensor(indices, num_labels=num_labels, multi_label=task.multi_label)
+    scores.update(label_scores.view(len(answers), num_labels), truth)
 
 
 def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
-    """Return by which share of a side pictures are moved; 0 for texts.
+    """Return the maximum shift of pictures as a share of their side; 0 for texts.
 
     Raises:
-        UserError: an option of pictures is given for texts.
+        UserError: a picture option is given for texts.
     """
     if pictures:
         return shift_of(options)
@@ -322,46 +322,46 @@ def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
 def order_labels(
     counts: Counter[str], order: Sequence[str] | None, *, multi_label: bool
 ) -> tuple[str, ...]:
-    """Decide the order of the labels: as told, else by number if all are numbers, else by name.
+    """Order the labels: as given, else numerically if all are numbers, else alphabetically.
 
     Raises:
-        UserError: fewer labels than a decision needs, or the data has one that was not given.
+        UserError: there are too few labels, or the data has a label that was not given.
     """
     if order is not None:
         labels = list(order)
         for label, times in Counter(labels).items():
             if times > 1:
                 raise UserError(f"--labels names {label!r} {times} times")
-        if odd := sorted(set(counts) - set(labels)):
+        if unlisted := sorted(set(counts) - set(labels)):
             raise UserError(
-                f"label {odd[0]!r} in the training data is not among --labels"
-                f"{did_you_mean(odd[0], labels)}: {listed(labels)}"
+                f"label {unlisted[0]!r} in the training data is not among --labels"
+                f"{did_you_mean(unlisted[0], labels)}: {listed(labels)}"
             )
     elif all(map(_NUMBER.fullmatch, counts)):
-        labels = sorted(counts, key=Decimal)  # of any length, unlike int
+        labels = sorted(counts, key=Decimal)  # unlike int, not limited in length
     else:
         labels = sorted(counts)
-    fewest = 1 if multi_label else 2
-    if len(labels) < fewest:
+    min_labels = 1 if multi_label else 2
+    if len(labels) < min_labels:
         only = f"only {labels[0]!r}" if labels else "none"
         raise UserError(f"at least 2 different labels are needed; the training data has {only}")
     return tuple(labels)
 
 
-def _stripped(label: str, known: Container[str]) -> str:
-    """Return a label as the data has it, where a user set spaces after commas."""
-    return label if label in known else label.strip()
+def _stripped(label: str, known_labels: Container[str]) -> str:
+    """Return a label stripped of spaces, unless the data has it with them."""
+    return label if label in known_labels else label.strip()
 
 
 def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of labels that differ in how they are written alone, or are one number.
+    """Yield pairs of labels that differ only in case, spacing or quotes, or are the same number.
 
-    Quotes are kept where a CSV file has a space beside them: ``a text, "label"``.
+    A CSV file with a space before a quote keeps the quotes in the value: ``a text, "label"``.
     """
     seen: dict[str | Decimal, str] = {}
     for label in labels:
-        bare = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split()).strip('"')
-        first = seen.setdefault(Decimal(bare) if _NUMBER.fullmatch(bare) else bare, label)
+        key = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split()).strip('"')
+        first = seen.setdefault(Decimal(key) if _NUMBER.fullmatch(key) else key, label)
         if first != label:
             yield first, label
 
@@ -369,12 +369,12 @@ def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
 def class_weights(
     setting: str | None, labels: Sequence[str], counts: Counter[str]
 ) -> tuple[float, ...] | None:
-    """Read ``--class-weights``: nothing, ``balanced``, or ``label=weight`` pairs with commas.
+    """Parse ``--class-weights``: None, ``balanced``, or comma-separated ``label=weight`` pairs.
 
     ``balanced`` gives each class the same total weight: items / (classes x items of the class).
 
     Raises:
-        UserError: an unknown label, or a weight that is not a number above 0.
+        UserError: a label is unknown, or a weight is not a number above 0.
     """
     if setting is None:
         return None
@@ -383,7 +383,7 @@ def class_weights(
         return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
     weights = dict.fromkeys(labels, 1.0)
     for part in setting.split(","):
-        label, equals, number = part.rpartition("=")
+        label, equals, weight = part.rpartition("=")
         label = _stripped(label, weights)
         if not equals or label not in weights:
             raise UserError(
@@ -391,7 +391,7 @@ def class_weights(
                 f"the data{did_you_mean(label, labels)}: {listed(labels)}"
             )
         try:
-            weights[label] = float(number)
+            weights[label] = float(weight)
         except ValueError:
             weights[label] = 0.0
         if not 0 < weights[label] < float("inf"):
@@ -400,14 +400,14 @@ def class_weights(
 
 
 def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
-    """Stack the labels' numbers as the scores want them.
+    """Stack class indices into the target tensor for the scores.
 
     Shape:
-        (N,) class numbers, or (N, num_labels) of 0 and 1.
+        (N,) class indices, or (N, num_labels) of 0 and 1.
     """
     if not multi_label:
-        return torch.tensor([number for (number,) in rows], dtype=torch.int64)
-    hot = torch.zeros(len(rows), num_labels, dtype=torch.int64)
-    for row, numbers in zip(hot, rows, strict=True):
-        row[[int(number) for number in numbers]] = 1
-    return hot
+        return torch.tensor([index for (index,) in rows], dtype=torch.int64)
+    multi_hot_rows = torch.zeros(len(rows), num_labels, dtype=torch.int64)
+    for row, indices in zip(multi_hot_rows, rows, strict=True):
+        row[[int(index) for index in indices]] = 1
+    return multi_hot_rows

@@ -1,4 +1,4 @@
-"""Plain text files to a tokenized corpus, which a later run on the same text finds again."""
+"""Tokenize plain text files into a corpus, which later runs on the same text reuse."""
 
 import hashlib
 import json
@@ -21,19 +21,19 @@ from heedful.settings import DataSettings
 from heedful.tokens import Tokenizer
 from heedful.training.progress import counted
 
-_SMALL = 2**23
-"""Bytes of text below which starting processes takes longer than tokenizing."""
+_MIN_PARALLEL_BYTES = 2**23
+"""Bytes of text below which starting worker processes takes longer than tokenizing."""
 
-_LOOKED_AT = 2**20
-"""Tokens that are looked at to see whether the vocabulary fits the text."""
+_SAMPLE_TOKENS = 2**20
+"""Number of tokens from which the share of unknown tokens is estimated."""
 
 
 MANY_UNKNOWN = 0.02
-"""Share of unknown tokens from which on the user is told."""
+"""Share of unknown tokens above which the user is warned."""
 
 
 def check_settings(data: DataSettings) -> None:
-    """Refuse settings that mean nothing to pre-training.
+    """Refuse settings that do not apply to pre-training.
 
     Raises:
         UserError: naming the option.
@@ -49,10 +49,10 @@ def check_settings(data: DataSettings) -> None:
 def check_documents(
     paths: Sequence[Path], layout: DocumentLayout, *, pairs: bool, encoding: str = UTF8
 ) -> None:
-    """Refuse files of which no sequences can be made, before anything is written.
+    """Refuse files that yield no sequences, before anything is written.
 
     Raises:
-        UserError: there is no text, or only one document to make pairs of.
+        UserError: there is no text, or only one document but the objective pairs documents.
     """
     documents = len(list(islice(read_documents(paths, layout, encoding), 2)))
     if pairs and documents < 2:
@@ -66,13 +66,13 @@ def check_documents(
 def phrases_of(
     paths: Sequence[Path], layout: DocumentLayout, listed_in: Path | None, encoding: str = UTF8
 ) -> tuple[str, ...]:
-    """Return the phrases of a list, or those that are marked in running text.
+    """Return the phrases of a list, or the phrases marked in the text.
 
     Args:
-        paths: plain text.
-        layout: what ends a document.
-        listed_in: the list; None for the marks.
-        encoding: how characters are stored.
+        paths: plain text files.
+        layout: how documents are separated.
+        listed_in: the file with the list; None to use the marks.
+        encoding: character encoding.
 
     Raises:
         UserError: a file is damaged, or there is no phrase.
@@ -100,22 +100,21 @@ def open_corpus(
     encoding: str = UTF8,
     workers: int | None = None,
 ) -> Corpus:
-    """Tokenize files into a folder, unless that has been done there before.
+    """Tokenize files into a folder, or reuse the result of an earlier run.
 
     Args:
-        paths: plain text.
-        layout: what ends a document.
-        sentences: what ends a sentence.
+        paths: plain text files.
+        layout: how documents are separated.
+        sentences: how sentences are separated.
         tokenizer: the model's tokenizer.
-        folder: where the corpus is kept, under a name that says what it was made of.
-        marked: whether marks of phrases are left out; see ``reading/phrases.py``.
-        segmented: whether the words of Chinese texts are marked; see ``batches/segments.py``.
-        encoding: how characters are stored.
-        workers: processes; None takes one a core, and a single one for little text.
+        folder: the folder of the corpus file, whose name is a hash of all inputs.
+        marked: whether to remove phrase marks; see ``reading/phrases.py``.
+        segmented: whether to mark the words of Chinese texts; see ``batches/segments.py``.
+        encoding: character encoding.
+        workers: number of processes; None for one per core, or a single one for a small text.
 
     Raises:
-        UserError: a file is damaged, or the vocabulary knows nothing of its text, or half of a mark
-            is missing.
+        UserError: a file is damaged; or all tokens are unknown; or a phrase mark is incomplete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = corpus_name(
@@ -130,7 +129,7 @@ def open_corpus(
     path = folder / f"{name}.arrow"
     if not path.is_file():
         if workers is None:
-            small = sum(path.stat().st_size for path in paths) < _SMALL
+            small = sum(path.stat().st_size for path in paths) < _MIN_PARALLEL_BYTES
             workers = 1 if small else os.cpu_count() or 1
         documents = counted(read_documents(paths, layout, encoding), "documents read")
         documents = unmark(documents) if marked else documents
@@ -144,10 +143,10 @@ def open_corpus(
 
 
 def check_known(documents: Documents, tokenizer: Tokenizer, paths: Sequence[Path]) -> None:
-    """Refuse a vocabulary that knows nothing of a text.
+    """Refuse a text of which all tokens are unknown.
 
     Raises:
-        UserError: naming its files.
+        UserError: naming the files.
     """
     if unknown_share(documents, tokenizer) == 1:
         raise UserError(
@@ -164,7 +163,7 @@ def corpus_name(
     segmented: bool,
     encoding: str,
 ) -> str:
-    """Return a name that differs where anything differs that decides what is in a corpus."""
+    """Return a hash of everything that determines the content of a corpus."""
     parts = [
         [print_.sha256 for print_ in prints],
         [layout, sentences],
@@ -177,18 +176,18 @@ def corpus_name(
 
 
 def corpus_card(corpus: Corpus, tokenizer: Tokenizer) -> str:
-    """Say how large a corpus is, and whether the vocabulary fits it."""
+    """Describe the size of a corpus, and its unknown tokens if there are many."""
     unknown = unknown_share(corpus, tokenizer)
     rare = f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
     return f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}"
 
 
 def unknown_share(corpus: Documents, tokenizer: Tokenizer) -> float:
-    """Return the share of unknown tokens among a corpus's first million; 1 where it has none."""
-    seen = unknown = 0
+    """Return the share of unknown tokens in the first million tokens; 1 if there are none."""
+    num_tokens = num_unknown = 0
     for document in corpus:
-        seen += len(document.ids)
-        unknown += int(np.count_nonzero(document.ids & ~IN_WORD == tokenizer.unk_token_id))
-        if seen > _LOOKED_AT:
+        num_tokens += len(document.ids)
+        num_unknown += int(np.count_nonzero(document.ids & ~IN_WORD == tokenizer.unk_token_id))
+        if num_tokens > _SAMPLE_TOKENS:
             break
-    return unknown / seen if seen else 1.0
+    return num_unknown / num_tokens if num_tokens else 1.0

@@ -1,4 +1,4 @@
-"""Scores of answers, by what ``heedful.metrics`` counts."""
+"""Adapter from the accumulators of ``heedful.metrics`` to ``task.Scores``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Truth = TypeVar("Truth")
 
 
 class Counter(Protocol):
-    """What counts, such as ``heedful.metrics.ChoiceScores``."""
+    """An accumulator of scores, such as ``heedful.metrics.ChoiceScores``."""
 
     def compute(self) -> dict[str, Any]:
         """Return the scores."""
@@ -20,14 +20,14 @@ AnyCounter = TypeVar("AnyCounter", bound=Counter)
 
 @dataclass(frozen=True, slots=True)
 class Counting(Generic[AnyCounter, Answer, Truth]):
-    """Scores; see ``task.Scores``."""
+    """Accumulates scores; see ``task.Scores``."""
 
     counter: AnyCounter
     count: Callable[[AnyCounter, Sequence[Answer], Sequence[Truth]], None]
-    """Has the counter count a batch of answers to records that hold the truth."""
+    """Adds a batch of answers and labelled records to the counter."""
 
     def update(self, answers: Sequence[Answer], records: Sequence[Truth]) -> None:
-        """Count a batch of answers."""
+        """Add a batch of answers."""
         self.count(self.counter, answers, records)
 
     def compute(self) -> dict[str, Any]:

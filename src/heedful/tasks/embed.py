@@ -1,9 +1,9 @@
-"""Vectors of texts, near each other where the texts mean the same (Reimers and Gurevych 2019).
+"""Text embeddings that are close if the texts have similar meanings (Reimers and Gurevych 2019).
 
-Pairs of texts that belong together are learnt by telling each text's partner from the partners of
-the others in its batch (Henderson et al. 2017); pairs with a score, by a cosine like the score.
+For matching pairs, each text's partner is classified among the partners of the batch (Henderson et
+al. 2017). For scored pairs, the cosine similarity is regressed on the score.
 
-Shapes: B examples, P pairs of a batch, T longest example, D width of a vector.
+Shapes: B examples, P pairs of a batch, T longest example, D embedding size.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ _NO_TOKEN = -1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Embed(Task[Record, Tensor, Embedding]):
-    """What a vector is, and what it was learnt from."""
+    """Embeds texts."""
 
     name: ClassVar[str] = "embed"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
@@ -58,17 +58,17 @@ class Embed(Task[Record, Tensor, Embedding]):
     whole_batch: ClassVar[bool] = True
 
     pooling: Pooling
-    """Whether a text's vector is the mean of its tokens' or that of the first."""
+    """How to pool token vectors: their mean, or the first token."""
     normalise: bool = True
-    """Whether it is given length 1."""
+    """Whether embeddings are normalised to unit length."""
     scored: bool = False
-    """Whether it was learnt from pairs with scores, rather than pairs that belong together."""
+    """Whether the training pairs have scores; else they are matching pairs."""
     lowest: float = 0.0
-    """The lowest of these scores, learnt as a cosine of 0."""
+    """Lowest training score, mapped to a cosine of 0."""
     highest: float = 1.0
-    """The highest, learnt as a cosine of 1."""
+    """Highest training score, mapped to a cosine of 1."""
     scale: float = 20.0
-    """What cosines are multiplied by before the softmax over a batch."""
+    """Factor of the cosines before the softmax over a batch."""
 
     # Records.
 
@@ -76,10 +76,10 @@ class Embed(Task[Record, Tensor, Embedding]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Record]:
-        """Stream texts, or pairs; with the truth, pairs with a score where ``--label`` names one.
+        """Stream texts or pairs. Labelled pairs have a score if ``--label`` names its column.
 
         Raises:
-            UserError: naming the file and line of the first record that cannot be used.
+            UserError: a record is invalid; names the file and line of the first one.
         """
         if columns.label_separator is not None:
             raise UserError("embed reads one score a pair: leave out --label-separator")
@@ -91,21 +91,21 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
-        """Make records of texts or pairs."""
+        """Make records from texts or pairs."""
         return text_records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, perhaps with one to compare it with."""
+        """A text, and optionally a text to compare it with."""
         return Input(name="text"), Input(name="other text", optional=True)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """See what kind of pairs there are, and between what their scores lie.
+        """Find out whether the training pairs have scores, and the range of the scores.
 
         Raises:
-            UserError: every score is the same, so there is nothing to learn; a pair has no others
-                in its batch; or there is a scale of cosines, and scores that need none.
+            UserError: all scores are equal; or a batch size of 1 leaves a pair without negatives;
+                or a scale is given for pairs with scores, which do not use it.
         """
         options = recipe.options
         assert isinstance(options, EmbedSettings)
@@ -125,15 +125,15 @@ class Embed(Task[Record, Tensor, Embedding]):
         return replace(task, scored=True, lowest=min(scores), highest=max(scores))
 
     def check(self, record: Record) -> None:
-        """Refuse a score that is no number."""
+        """Refuse a score that is not a number."""
         if record.labels is not None:
             target(record)
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
-        """Refuse data that a model could not learn from or be scored on, before training.
+        """Refuse data that a model cannot be trained or scored on, before training.
 
         Raises:
-            UserError: naming the file and line; or its second texts are all the same.
+            UserError: naming the file and line; or all second texts are the same.
         """
         Task.check_files(self, recipe, say)
         if not self.scored and _may_be_scored(recipe):
@@ -153,17 +153,17 @@ class Embed(Task[Record, Tensor, Embedding]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         if self.scored:
             return ("spearman", "pearson")
         return ("recall_at_1", "recall_at_5", "recall_at_10")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder. Its pooler is kept for whoever reads the folder, but not trained.
+        """Load an encoder. Its pooler is frozen; it is kept for other users of the folder.
 
         Raises:
-            UserError: long texts are to be learnt in windows, or the class token, which is the
-                model's last, is to stand for a text.
+            UserError: long texts are to be read in windows; or the pooling expects the class token
+                first, but the model has it last.
         """
         if recipe.data.long_text == "window":
             raise UserError(
@@ -183,32 +183,32 @@ class Embed(Task[Record, Tensor, Embedding]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, of a long text its head unless told otherwise."""
+        """Encode the training records; a long text is cut to its head by default."""
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
         self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each text into one part of its record, or into windows.
+        """Encode each text as one part of its record, or as several windows.
 
-        The label of an example, where that is to be learnt, is the cosine of its pair.
+        For scored pairs, the label of an example is the target cosine of its pair.
 
         Raises:
-            UserError: a text is too long and may not be cut, with file and line.
+            UserError: a text is too long and may not be cut; names file and line.
         """
         records, copies = tee(records)
         texts = (text for record in copies for text in _texts(record))
         fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
         for record in records:
             with naming(record):
-                parts = list(islice(fitted, len(_texts(record))))
+                encoded_texts = list(islice(fitted, len(_texts(record))))
             cosine: tuple[float, ...] = ()
             if labelled and self.scored and record.labels is not None:
                 cosine = ((target(record) - self.lowest) / (self.highest - self.lowest),)
-            yield as_parts(parts, cosine)
+            yield as_parts(encoded_texts, cosine)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``cosines``, (B,): of each one's pair, if it is learnt."""
+        """Collate and pad examples. Targets of scored pairs: ``cosines``, (B,)."""
         targets = {}
         if draw is not None and all(example.labels for example in examples):
             targets["cosines"] = numbers(examples)
@@ -220,14 +220,14 @@ class Embed(Task[Record, Tensor, Embedding]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the pairs' losses."""
+        """Return the summed loss of the pairs."""
         vectors = F.normalize(self.vectors(forward, batch), dim=-1)
         first, second = vectors[::2], vectors[1::2]  # each (P, D)
         if self.scored:
             return losses.mse((first * second).sum(-1), batch.targets["cosines"][::2])[0]
         ids = on_host(batch.inputs["input_ids"])
         if batch.copies == 1 and ranks.size() > 1:
-            # The pairs of all processes are each other's wrong answers.
+            # In-batch negatives come from all ranks.
             first, second = ranks.gathered(first), ranks.gathered(second)
             mask = _mask(batch)
             mask = None if mask is None else on_host(mask)
@@ -235,7 +235,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         shared = _shared(ids)  # (P, P)
         shared = send(shared, first.device)
         loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
-        # Each process computed the loss of all pairs.
+        # Each rank computed the loss of the pairs of all ranks.
         return loss if batch.copies > 1 else loss / ranks.size()
 
     def count(self, batch: Batch) -> float:
@@ -244,11 +244,11 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     @property
     def taught_by(self) -> Literal["values"]:
-        """A teacher gives vectors."""
+        """A teacher provides embeddings."""
         return "values"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the vectors of the texts."""
+        """Return the distillation loss of the embeddings."""
         return (
             Lesson(
                 kind="vectors",
@@ -260,7 +260,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         )
 
     def write_beside(self, start: Start, folder: Path) -> None:
-        """Make the run's folder one that sentence-transformers reads."""
+        """Write the files that make the run folder readable by sentence-transformers."""
         layout = SentenceLayout(
             pooling=self.pooling, normalise=self.normalise, max_length=start.max_length
         )
@@ -270,21 +270,21 @@ class Embed(Task[Record, Tensor, Embedding]):
     # Answers.
 
     def vectors(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return a vector of each example, its length as it comes, in fp32. Shape (B, D)."""
+        """Return the unnormalised embedding of each example in fp32. Shape (B, D)."""
         hidden_states = forward(**batch.inputs).last_hidden_state.float()
         return pool(hidden_states, _mask(batch), self.pooling)
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Tensor] | Tensor:
-        """Return each example's vector, shape (B, D), or those of its tokens, (T, D) each."""
+        """Return the embedding of each example, (B, D), or its token vectors, (T, D) each."""
         if not settings.token_vectors:
             return self.vectors(model, batch)
         hidden_states = model(**batch.inputs).last_hidden_state.float().cpu()  # (B, T, D)
         mask = _mask(batch)
         if mask is None:
             return list(hidden_states)
-        return [row[real] for row, real in zip(hidden_states, mask.cpu(), strict=True)]
+        return [row[mask_row] for row, mask_row in zip(hidden_states, mask.cpu(), strict=True)]
 
     def decode(
         self,
@@ -294,7 +294,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Embedding:
-        """Average each text's windows."""
+        """Average the embeddings of each text's windows."""
         windows: list[list[Tensor]] = [[] for _ in _texts(record)]
         for example, output in zip(fitted.pieces, outputs, strict=True):
             windows[example.part].append(output)
@@ -323,19 +323,19 @@ class Embed(Task[Record, Tensor, Embedding]):
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain the cosine of a pair, or of a text the length of its vector."""
+        """Explain the cosine of a pair, or the norm of a single text's embedding."""
         return aims.vectors(computed, target, tokenizer, self.vectors)
 
     def scores(self) -> "EmbedScores":
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return EmbedScores()
 
     def judge(self) -> Judge[Embedding, Record]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.pairs((self.lowest, self.highest) if self.scored else None)
 
     def card(self) -> str:
-        """Say what the run's vectors are."""
+        """Describe the run for its model card."""
         learnt = "scores of how alike texts are" if self.scored else "pairs that belong together"
         return f"Gives a text a vector ({self.pooling} of its tokens); it learnt from {learnt}."
 
@@ -345,7 +345,7 @@ def _mask(batch: Batch) -> Tensor | None:
 
 
 def _may_be_scored(recipe: Recipe) -> bool:
-    """Tell whether the first pair has a number where a label would be that nobody has named."""
+    """Return whether the first pair has a number in the default label column."""
     try:
         target(next(read_table(recipe.data.train, recipe.columns, labelled=True)))
     except UserError:
@@ -365,7 +365,7 @@ def _texts(record: Record) -> tuple[str, ...]:
 
 
 def _tokens_first(ids: Tensor, mask: Tensor | None) -> Tensor:
-    """Return ids with padding behind each text, wherever it was. Shape (B, T)."""
+    """Return token ids with all padding moved to the right. Shape (B, T)."""
     if mask is None:
         return ids
     order = mask.long().argsort(dim=1, descending=True, stable=True)
@@ -373,23 +373,23 @@ def _tokens_first(ids: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _shared(ids: Tensor) -> Tensor:
-    """Tell which pairs share a text, on whichever sides it stands.
+    """Return which pairs have a text in common, on either side.
 
     Args:
-        ids: the texts of all pairs, one pair after another. Shape (2 * P, T).
+        ids: token ids of all pairs, the two texts of a pair in succession. Shape (2 * P, T).
 
     Returns:
         Shape (P, P), symmetric.
     """
-    kinds: Tensor
-    _, kinds = torch.unique(ids, dim=0, return_inverse=True)  # (2 * P,)
-    first, second = kinds[::2], kinds[1::2]
+    text_ids: Tensor
+    _, text_ids = torch.unique(ids, dim=0, return_inverse=True)  # (2 * P,)
+    first, second = text_ids[::2], text_ids[1::2]
     across = first[:, None].eq(second)
     return first[:, None].eq(first) | second[:, None].eq(second) | across | across.T
 
 
 class EmbedScores:
-    """Scores of pairs: against their scores if they have some, else of finding the partner."""
+    """Accumulates scores: correlations for scored pairs, retrieval of the partner for others."""
 
     def __init__(self) -> None:
         from heedful.metrics import NeighbourScores, RegressionScores  # slow to import
@@ -399,7 +399,7 @@ class EmbedScores:
         self._scored = False
 
     def update(self, answers: Sequence[Embedding], records: Sequence[Record]) -> None:
-        """Count pairs, all of one kind."""
+        """Add pairs, either all scored or all unscored."""
         self._scored = records[0].labels is not None
         if self._scored:
             similarities = torch.tensor([answer.similarity for answer in answers])
@@ -418,5 +418,5 @@ class EmbedScores:
         if not self._scored:
             return self._neighbours.compute()
         scores = self._correlations.compute()
-        del scores["mse"]  # a cosine and a score are not on one scale
+        del scores["mse"]  # a cosine and a score have different scales
         return scores

@@ -1,10 +1,10 @@
-"""Writing text: what continues a text, or another text for it, such as a summary or a reply.
+"""Text generation: continue a text, or write another text for it, such as a summary or a reply.
 
-From plain text a BERT learns as a decoder, each word from those before it. From pairs one BERT
-reads and another writes, both warm-started from the same weights (Rothe et al. 2020). RoBERTa and
-its like do so, too.
+For plain text, a BERT is trained as a decoder with next-token prediction. For pairs, one BERT is
+the encoder and another the decoder, both warm-started from the same weights (Rothe et al. 2020).
+RoBERTa and similar models work too.
 
-Shapes: B examples of a batch, S tokens of the text to read, U of the text to write.
+Shapes: B examples of a batch, S source tokens, U target tokens.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,26 +71,26 @@ from heedful.tasks.texts import read_table, renew_pooler, store_records, text_re
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 MAX_NEW_TOKENS = 64
-"""The most tokens of a text that is written, unless told otherwise."""
-_TOGETHER = 1024
-"""Texts tokenized at once."""
+"""Default maximum number of generated tokens."""
+_CHUNK_SIZE = 1024
+"""Number of texts per tokenizer call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generate(Task[Record, GenerationOutput, Generation]):
-    """What a run writes."""
+    """Generates texts."""
 
     name: ClassVar[str] = "generate"
     answer_options: ClassVar[frozenset[str]] = SEARCH_OPTIONS
 
     pairs: bool
-    """Whether it reads a text and writes another; else it continues a text."""
+    """Whether it reads a source text and writes a target text; else it continues a text."""
     bleu_tokenize: str = "13a"
-    """How BLEU splits its texts into words, by the script of what it learnt to write."""
+    """sacreBLEU tokenizer, chosen by the script of the target texts."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """It writes, perhaps by going on with a text."""
+        """Generation, and continuation if trained on plain text."""
         return frozenset({"write"} if self.pairs else {"write", "continue"})
 
     # Records.
@@ -99,19 +99,19 @@ class Generate(Task[Record, GenerationOutput, Generation]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Record]:
-        """Stream texts of plain files, or pairs of a text and, in the label's column, another.
+        """Stream texts of plain files, or pairs of a text and the text in the label column.
 
         Raises:
-            UserError: naming the file and line of the first record that cannot be used.
+            UserError: a record is invalid; names the file and line of the first one.
         """
         if columns.text_pair is not None or columns.label_separator is not None:
             raise UserError(
                 "generate reads --text and writes --label: leave out --text-pair and "
                 "--label-separator"
             )
-        plain = [ending_of(path) == ".txt" for path in paths]
-        if columns.format == "text" or (columns.format is None and any(plain)):
-            if not all(plain) and columns.format is None:
+        is_plain = [ending_of(path) == ".txt" for path in paths]
+        if columns.format == "text" or (columns.format is None and any(is_plain)):
+            if not all(is_plain) and columns.format is None:
                 raise UserError("give either .txt files or tables, not both at once")
             lines = read_table(paths, columns, labelled=False)
             return (line for line in lines if line.text.strip()) if labelled else lines
@@ -119,10 +119,10 @@ class Generate(Task[Record, GenerationOutput, Generation]):
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
-        """Make records of texts.
+        """Make records from texts.
 
         Raises:
-            UserError: they are pairs.
+            UserError: an item is a pair.
         """
         if not all(isinstance(text, str) for text in texts):
             raise UserError("generate reads single texts, not pairs")
@@ -130,7 +130,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """See whether there are texts to write beside those to read.
+        """Find out whether the training data has target texts.
 
         Raises:
             UserError: there is no text.
@@ -139,15 +139,15 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         sample = list(islice(records, SAMPLE))
         if not sample:
             raise UserError("the training data holds no text")
-        written = (label for record in sample for label in record.labels or ())
-        kinds = {record.labels is not None for record in chain(sample, records)}
-        return cls(pairs=kinds.pop(), bleu_tokenize=bleu_tokenizer(written))
+        targets = (label for record in sample for label in record.labels or ())
+        has_targets = {record.labels is not None for record in chain(sample, records)}
+        return cls(pairs=has_targets.pop(), bleu_tokenize=bleu_tokenizer(targets))
 
     def check(self, record: Record) -> None:
-        """Refuse a plain text where a pair is wanted, the other way round, and several to write.
+        """Refuse plain text instead of a pair, a pair instead of plain text, and several targets.
 
         Raises:
-            UserError: with file and line.
+            UserError: naming file and line.
         """
         where = record.where
         if (record.labels is not None) != self.pairs:
@@ -159,11 +159,11 @@ class Generate(Task[Record, GenerationOutput, Generation]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("bleu", "chrf", "log_likelihood") if self.pairs else ("log_likelihood",)
 
     def start(self, recipe: Recipe) -> Start:
-        """Warm-start what reads and what writes from one encoder, or go on with a run."""
+        """Warm-start encoder and decoder from one encoder, or continue from a run."""
         data: DataSettings = recipe.data
         torch.manual_seed(recipe.training.seed)
         tokenizer = load_encoder_tokenizer(data.model, data.revision)
@@ -184,34 +184,34 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             return load(head="causal_lm", is_decoder=True)
         model_type, family = family_of(folder)
         if head_of(folder) == "seq2seq":
-            both: BertEncoderDecoder = load()
+            encoder_decoder: BertEncoderDecoder = load()
         elif "causal_lm" not in family.models or encodes(data.model, data.revision) is None:
             raise UserError(
                 f"{folder}: no model of {model_type!r} reads one text to write another; name a "
                 "BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
             )
         else:
-            both = BertEncoderDecoder(
+            encoder_decoder = BertEncoderDecoder(
                 load(head="body", is_decoder=False, add_cross_attention=False),
                 load(head="causal_lm", is_decoder=True, add_cross_attention=True),
                 decoder_start_token_id=tokenizer.cls_token_id,
             )
-        both.check_vocabulary(folder)
-        if both.encoder.pooler is not None:
-            both.encoder.pooler.requires_grad_(False)  # nothing reads it
-        return both
+        encoder_decoder.check_vocabulary(folder)
+        if encoder_decoder.encoder.pooler is not None:
+            encoder_decoder.encoder.pooler.requires_grad_(False)  # its output is unused
+        return encoder_decoder
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records: all of a long plain text, the head of a text to read."""
+        """Encode the training records: plain texts in windows, source texts cut to their heads."""
         rule: LongText = "head" if self.pairs else "window"
         return self, start, store_records(self, recipe, start, folder, say, rule=rule)
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
     ) -> Callable[[], Iterator[Record]]:
-        """Return what reads pairs, or texts to score: of a table as well, without its labels."""
+        """Return a function that reads pairs, or texts to score; tables may hold labels too."""
         if self.pairs:
             return lambda: self.read(paths, columns, labelled=True)
         return lambda: (
@@ -221,50 +221,50 @@ class Generate(Task[Record, GenerationOutput, Generation]):
     def encode(
         self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn texts into examples that start with ``[CLS]`` and end with ``[SEP]``.
+        """Encode texts as examples that start with ``[CLS]`` and end with ``[SEP]``.
 
-        A text to continue keeps its end, at most half of the room. A text to read is read in
-        windows that do not overlap, and each gets its own text; the text to write that is known
+        A text to continue is cut to its tail, at most half of the positions. A source text is split
+        into windows without overlap, and a target text is generated for each. A reference target
         belongs to the first window.
 
         Raises:
             UserError: see `check`; a rule is given for a text to continue; or a text is too long
-                and may not be cut, with file and line.
+                and may not be cut; names file and line.
         """
         if not self.pairs and not labelled and fit.rule != "window":
             raise UserError("--long-text has no effect here: a text to continue keeps its end")
-        room = fit.max_length - len(_framed(tokenizer, ()))
+        limit = fit.max_length - len(_with_special_tokens(tokenizer, ()))
         records, copies = tee(records)
         for record, ids in zip(records, _token_ids(copies, tokenizer), strict=True):
             if labelled:
                 self.check(record)
-            kept = ids if self.pairs or labelled else ids[-max(room // 2, 1) :]
+            kept = ids if self.pairs or labelled else ids[-max(limit // 2, 1) :]
             windows = fit.rule == "window"
             with naming(record):
-                cut = apart(kept, room) if windows else fit_text(kept, limit=room, rule=fit.rule)
+                cut = apart(kept, limit) if windows else fit_text(kept, limit=limit, rule=fit.rule)
             examples = [_example(tokenizer, part) for part in cut.pieces]
-            total, used = len(ids), cut.tokens_used
+            total, num_used = len(ids), cut.tokens_used
             if labelled and self.pairs:
                 (target,) = tokenizer.encode_batch(record.labels or ())
-                labels = (*target[:room], tokenizer.sep_token_id)
+                labels = (*target[:limit], tokenizer.sep_token_id)
                 examples[0] = replace(examples[0], labels=tuple(map(float, labels)))
-                total, used = total + len(target), used + len(labels) - 1
+                total, num_used = total + len(target), num_used + len(labels) - 1
             elif labelled:
-                examples = [replace(one, labels=tuple(map(float, one.ids))) for one in examples]
+                examples = [replace(item, labels=tuple(map(float, item.ids))) for item in examples]
             first = len(ids) - len(kept)
-            numbers = [([first + at for at in part],) for (part,) in cut.kept]
-            yield Fitted(pieces=examples, tokens_total=total, tokens_used=used, kept=numbers)
+            positions = [([first + index for index in part],) for (part,) in cut.kept]
+            yield Fitted(pieces=examples, tokens_total=total, tokens_used=num_used, kept=positions)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``labels``, -100 where nothing is to be learnt.
+        """Collate and pad examples; the targets are ``labels``, with -100 where there is no label.
 
-        They are the text to write, (B, U), or at each token of a plain text the next one, (B, S).
+        They are the target text, (B, U), or for plain text the next token at each position, (B, S).
         """
         targets = {}
         if draw is not None:
             labels = token_labels(examples)
-            following = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S)
-            targets["labels"] = labels if self.pairs else following
+            next_tokens = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S)
+            targets["labels"] = labels if self.pairs else next_tokens
         return collate(
             examples,
             pad_id=tokenizer.pad_token_id,
@@ -273,7 +273,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of the tokens to write."""
+        """Return the summed loss of the target tokens."""
         labels = batch.targets["labels"]
         if self.pairs:
             total: Tensor = forward(**batch.inputs, labels=labels, reduction="sum").loss
@@ -283,60 +283,60 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         return losses.cross_entropy(logits, labels.flatten()[positions])[0]
 
     def count(self, batch: Batch) -> float:
-        """Return how many tokens are to be written."""
+        """Return the number of target tokens."""
         return float((on_host(batch.targets["labels"]) != losses.IGNORED).sum())
 
     @property
     def taught_by(self) -> Literal["scores", "texts"]:
-        """A teacher writes the texts, or gives scores of the next tokens of plain text."""
+        """A teacher generates target texts, or provides next-token logits for plain text."""
         return "texts" if self.pairs else "scores"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of the next tokens."""
+        """Return the distillation loss of the next-token logits."""
         return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
 
     # Answers.
 
     def check_model(self, model: Model) -> None:
-        """Refuse a model that goes on with texts where one is to be read, and the other way."""
+        """Refuse a decoder-only model for pairs, and an encoder-decoder for plain text."""
         if self.pairs != hasattr(model, "max_target_positions"):
             raise UserError(f"pairs is {self.pairs}, but its model is not of that kind")
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
-        """Write texts, or score those that are known; of pairs both."""
-        known = [(0.0, 0)] * batch.num_examples
+        """Generate texts, or score the known ones; for labelled pairs both."""
+        scores = [(0.0, 0)] * batch.num_examples
         labels = batch.targets.get("labels")
         if labels is not None:
-            asked = {"labels": labels} if self.pairs else {"positions": label_positions(labels)}
-            output = model(**batch.inputs, **asked)
-            known = known_scores(output.logits, output.positions, labels)
+            arguments = {"labels": labels} if self.pairs else {"positions": label_positions(labels)}
+            output = model(**batch.inputs, **arguments)
+            scores = known_scores(output.logits, output.positions, labels)
         hypotheses: list[list[Hypothesis]] = [[]] * batch.num_examples
         if labels is None or self.pairs:
             hypotheses = self._write(model, batch, settings)
         return [
             GenerationOutput(hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens)
-            for texts, (log_likelihood, tokens) in zip(hypotheses, known, strict=True)
+            for texts, (log_likelihood, tokens) in zip(hypotheses, scores, strict=True)
         ]
 
     def _write(self, model: Any, batch: Batch, settings: PredictSettings) -> list[list[Hypothesis]]:
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
-        rows = real_tokens(batch)
-        # Not by the longest text of the batch, on which the others must not depend.
-        most = model.max_target_positions if self.pairs else model.max_positions // 2
+        token_ids = real_tokens(batch)
+        # Not limited by the longest text of the batch: a result must not depend on the other texts.
+        max_tokens = model.max_target_positions if self.pairs else model.max_positions // 2
         search = search_options(
             settings,
-            eos_token_id=rows[0][-1],  # [SEP]
-            max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, most),
-            never=rows[0][0],  # [CLS]
+            eos_token_id=token_ids[0][-1],  # [SEP]
+            max_new_tokens=min(settings.max_new_tokens or MAX_NEW_TOKENS, max_tokens),
+            never=token_ids[0][0],  # [CLS]
         )
         texts: list[list[Hypothesis]]
-        if not self.pairs:  # a text is continued before its [SEP]
-            lengths = torch.tensor([len(row) for row in rows], device=ids.device)
-            places = torch.arange(ids.shape[1] - 1, device=ids.device)
-            ids, mask = ids[:, :-1], places < (lengths - 1)[:, None]  # (B, S - 1)
-        texts = model.generate(ids, mask, search=search, numbers=draw_numbers(rows))
+        if not self.pairs:  # a continuation starts before the [SEP]
+            lengths = torch.tensor([len(row) for row in token_ids], device=ids.device)
+            positions = torch.arange(ids.shape[1] - 1, device=ids.device)
+            ids, mask = ids[:, :-1], positions < (lengths - 1)[:, None]  # (B, S - 1)
+        texts = model.generate(ids, mask, search=search, numbers=draw_numbers(token_ids))
         return texts
 
     def decode(
@@ -347,9 +347,9 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Generation:
-        """Turn tokens into texts; those of several windows are joined, the best of each.
+        """Decode tokens into texts; for several windows, join the best text of each.
 
-        What goes on with a text begins with the space that parts them, if tokens have spaces.
+        A continuation begins with the space that separates it, if the tokenizer encodes spaces.
         """
         text_of = tokenizer.text_of
         if not self.pairs:
@@ -368,32 +368,32 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain a word of what was written, or all of it."""
+        """Explain a word of the generated text, or the whole text."""
         write = aims.answered if self.pairs else aims.continued
         return write(computed, target, tokenizer)
 
     def scores(self) -> GenerationScores:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return GenerationScores(pairs=self.pairs, bleu_tokenize=self.bleu_tokenize)
 
     def scored_by(self, settings: ScoreSettings) -> Self:
-        """Return the same task, with another tokenizer for BLEU.
+        """Return a copy of the task with another tokenizer for BLEU.
 
         Raises:
-            UserError: it continues texts, and so nothing is scored by BLEU.
+            UserError: it continues texts, which BLEU does not score.
         """
         if not self.pairs:
             raise UserError("--bleu-tokenize: this run continues texts, which BLEU does not score")
         return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
     def judge(self) -> Judge[Generation, Record]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         if not self.pairs:
             return judges.continued()
         return judges.generated(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
-        """Say what the run writes."""
+        """Describe the run for its model card."""
         if self.pairs:
             return "Reads a text and writes another; trained on pairs of texts."
         return "Continues a text, word by word; trained on plain text."
@@ -401,14 +401,14 @@ class Generate(Task[Record, GenerationOutput, Generation]):
 
 def _token_ids(records: Iterable[Record], tokenizer: Tokenizer) -> Iterator[list[int]]:
     stream = iter(records)
-    while chunk := [record.text for record in islice(stream, _TOGETHER)]:
+    while chunk := [record.text for record in islice(stream, _CHUNK_SIZE)]:
         yield from tokenizer.encode_batch(chunk)
 
 
 def _example(tokenizer: Tokenizer, ids: Sequence[int]) -> Example:
-    return Example(ids=np.array(_framed(tokenizer, ids), dtype=np.int32))
+    return Example(ids=np.array(_with_special_tokens(tokenizer, ids), dtype=np.int32))
 
 
-def _framed(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
-    """Return a text with the tokens that begin and end it, even if its family's rows have none."""
+def _with_special_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[int]:
+    """Add the start and end tokens of a text, even for model families that use none."""
     return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]

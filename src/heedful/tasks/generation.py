@@ -1,7 +1,6 @@
-"""What tasks that write ask of their models: texts, and how likely a known text is.
+"""Shared code of text generation tasks: search options, and scores of reference texts.
 
-Shapes: B examples of a batch, E tokens of the text to read, S of the text to write, N tokens that
-are scored, V vocabulary.
+Shapes: B examples of a batch, E source tokens, S target tokens, N scored tokens, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -35,37 +34,37 @@ SEARCH_OPTIONS = frozenset(
         "seed",
     }
 )
-"""Fields of ``PredictSettings`` that decide what is written."""
+"""Fields of ``PredictSettings`` that affect generation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationOutput:
-    """What was computed for an example."""
+    """Output for one example."""
 
     hypotheses: Sequence[Hypothesis]
-    """The texts that were found, as tokens; none where only the known text was scored."""
+    """The generated texts as tokens; empty if only the reference text was scored."""
     log_likelihood: float
-    """Of the known text: the sum over its tokens; 0 if none is known."""
+    """Sum of the log-probabilities of the reference text's tokens; 0 if there is none."""
     tokens_known: int
-    """Tokens of the known text."""
+    """Number of tokens of the reference text."""
     attention: NDArray[np.float32] | None = None
-    """How much each token of the first hypothesis attends to each that was read, if asked for.
-    Shape (S, E)."""
+    """Cross-attention weights from each token of the first hypothesis to each source token, if
+    requested. Shape (S, E)."""
 
 
 def search_options(
     settings: PredictSettings, *, eos_token_id: int, max_new_tokens: int, never: int
 ) -> Search:
-    """Return how a text is looked for.
+    """Return the search options for the user's settings.
 
     Args:
-        settings: what the user asks for.
-        eos_token_id: the token that ends a text.
-        max_new_tokens: the most tokens.
-        never: a token that is not written, unless it is the one that ends a text.
+        settings: the prediction settings.
+        eos_token_id: the end-of-sequence token.
+        max_new_tokens: maximum number of generated tokens.
+        never: a token that is never generated, unless it is the end-of-sequence token.
 
     Raises:
-        UserError: the least is not below the most.
+        UserError: the minimum length is not below the maximum.
     """
     if settings.min_new_tokens >= max_new_tokens:
         raise UserError(
@@ -92,7 +91,7 @@ def search_options(
 
 
 def real_tokens(batch: Batch) -> list[list[int]]:
-    """Return the token ids that each example reads, without padding."""
+    """Return the input token ids of each example, without padding."""
     ids, mask = on_host(batch.inputs["input_ids"]), batch.inputs.get("attention_mask")
     if mask is None:
         rows: list[list[int]] = ids.tolist()
@@ -102,22 +101,22 @@ def real_tokens(batch: Batch) -> list[list[int]]:
 
 
 def draw_numbers(rows: Sequence[list[int]]) -> list[int]:
-    """Return the number that decides what is drawn for each text: wherever it stands, the same."""
+    """Return a seed for the samples of each text, which depends only on its token ids."""
     return [crc32(repr(ids).encode()) for ids in rows]
 
 
 def label_positions(labels: Tensor) -> Tensor:
-    """Return where there are labels, in the batch laid out as one row. Shape (N,) for (B, S)."""
+    """Return the flat indices of all labels that are not ignored. Shape (N,) for labels (B, S)."""
     return where_true(on_host(labels) != IGNORED, labels.device)
 
 
 def known_scores(logits: Tensor, positions: Tensor, labels: Tensor) -> list[tuple[float, int]]:
-    """Return how likely each known text is: the sum over its tokens, and how many there are.
+    """Return the log-likelihood and the number of tokens of each reference text.
 
     Args:
-        logits: of the N tokens that are scored. Shape (N, V).
-        positions: where they stand in the batch laid out as one row. Shape (N,).
-        labels: the known texts, -100 after them. Shape (B, S).
+        logits: logits of the N scored tokens. Shape (N, V).
+        positions: flat indices of the scored tokens in the batch. Shape (N,).
+        labels: the reference texts, padded with -100. Shape (B, S).
     """
     targets = labels.flatten()[positions]  # (N,)
     scores = logits.float().log_softmax(-1).gather(1, targets[:, None]).squeeze(1)  # (N,)

@@ -1,11 +1,11 @@
-"""How likely a text is to a model: the sum of the log-probabilities of its tokens.
+"""The log-likelihood of a text under a model: the sum of its tokens' log-probabilities.
 
-To a model of masked words that is a pseudo-log-likelihood, each token given all others (Salazar et
-al. 2020, "Masked Language Model Scoring", equation 1): a text of n tokens is computed n times,
-another token masked each time. To a decoder each token is given those before it, and the text is
-computed once.
+For masked language models it is a pseudo-log-likelihood: each token given all others (Salazar et
+al. 2020, "Masked Language Model Scoring", equation 1). A text of n tokens takes n forward passes,
+with another token masked in each. For a decoder each token is given the tokens before it, and one
+pass suffices.
 
-Shapes: B rows of a batch, T their length, N tokens that are scored, V vocabulary.
+Shapes: B rows of a batch, T row length, N scored tokens, V vocabulary.
 """
 
 import math
@@ -24,20 +24,20 @@ from heedful.errors import UserError
 from heedful.task import AnyTask, Forward
 from heedful.tokens import Tokenizer
 
-_TOGETHER = 64
-"""Texts whose rows are sorted by length together."""
+_CHUNK_SIZE = 64
+"""Number of texts whose rows are sorted by length together."""
 
 Placed = tuple[str, str]
-"""A text, and where it stands, for messages."""
+"""A text, and its location for error messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Likelihood:
-    """How likely a text is."""
+    """The log-likelihood of a text."""
 
     tokens: tuple[str, ...]
     log_probabilities: tuple[float, ...]
-    """Of each token, given all others, or those before it."""
+    """Log-probability of each token, given all others or those before it."""
 
     @property
     def total(self) -> float:
@@ -46,19 +46,19 @@ class Likelihood:
 
     @property
     def perplexity(self) -> float:
-        """The perplexity or pseudo-perplexity: of a token, on average."""
+        """The perplexity or pseudo-perplexity per token."""
         return math.exp(-self.total / len(self.tokens))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Row:
-    """What the model reads to score some tokens of a text."""
+    """A model input that scores some tokens of a text."""
 
     example: Example
     position: int
-    """Where the first of them is told."""
+    """The position that predicts the first scored token."""
     truth: Sequence[int]
-    """These tokens, told one after the other."""
+    """The scored tokens, predicted at successive positions."""
 
 
 @torch.inference_mode()
@@ -73,88 +73,88 @@ def likelihoods(
     batch_size: int,
     device: torch.device,
 ) -> Iterator[Likelihood]:
-    """Compute how likely each text is, in order, holding some at a time.
+    """Yield the likelihood of each text in order, with a limited number in memory.
 
-    A token of a text that is too long is told in a window of it: the one that has the most text
+    A token of a text that is too long is scored in a single window: the one with the most context
     around the token, or for a decoder before it.
 
     Args:
-        texts: the texts.
+        texts: the texts with their locations.
         forward: the model.
-        task: what it learnt: to fill in masks, or to go on with texts.
-        tokenizer: its tokenizer.
-        max_length: the most tokens it is given at once.
-        batch_tokens: the most tokens that are computed at once.
-        batch_size: the most rows that are.
-        device: where.
+        task: the task of the run, which can fill masks or continue texts.
+        tokenizer: the model's tokenizer.
+        max_length: maximum number of tokens of a row.
+        batch_tokens: maximum number of tokens of a batch.
+        batch_size: maximum number of rows of a batch.
+        device: the device of the model.
 
     Raises:
-        UserError: a text has no token, with where it stands; or the model is damaged.
+        UserError: a text has no token, naming its location; or the model computes NaN.
     """
     rows_of = _masked if "fill" in task.abilities else _continued
     texts = iter(texts)
-    while chunk := list(islice(texts, _TOGETHER)):
+    while chunk := list(islice(texts, _CHUNK_SIZE)):
         texts_ids = tokenizer.encode_batch([text for text, _ in chunk])
         for (_, where), ids in zip(chunk, texts_ids, strict=True):
             if not ids:
                 raise UserError(f"{where}: the text has no token, so there is nothing to score")
         rows = [row for ids in texts_ids for row in rows_of(ids, tokenizer, max_length)]
         scored: list[Sequence[float]] = [()] * len(rows)
-        for numbers in plan_pass(
+        for indices in plan_pass(
             [len(row.example.ids) for row in rows],
             batch_tokens=batch_tokens,
             max_items=batch_size,
         ):
-            some = [rows[number] for number in numbers]
-            batch = _batch(some, tokenizer).to(device)
-            told = _log_probabilities(forward(**batch.inputs), batch)
-            if told.isnan().any():
+            chunk_rows = [rows[index] for index in indices]
+            batch = _batch(chunk_rows, tokenizer).to(device)
+            log_probabilities = _log_probabilities(forward(**batch.inputs), batch)
+            if log_probabilities.isnan().any():
                 raise UserError("a log-probability is not a number; the model is damaged")
-            each = iter(told.tolist())
-            for number, row in zip(numbers, some, strict=True):
-                scored[number] = list(islice(each, len(row.truth)))
-        every = (number for row in scored for number in row)
+            values = iter(log_probabilities.tolist())
+            for index, row in zip(indices, chunk_rows, strict=True):
+                scored[index] = list(islice(values, len(row.truth)))
+        all_values = (value for row in scored for value in row)
         for ids in texts_ids:
             yield Likelihood(
                 tokens=tuple(tokenizer.vocabulary.token(token_id) for token_id in ids),
-                log_probabilities=tuple(islice(every, len(ids))),
+                log_probabilities=tuple(islice(all_values, len(ids))),
             )
 
 
 def _log_probabilities(output: Any, batch: Batch) -> Tensor:
-    """Return those of the N tokens that are scored. Shape (N,)."""
-    pairs_too = hasattr(output, "prediction_logits")
-    logits: Tensor = output.prediction_logits if pairs_too else output.logits  # (N, V)
+    """Return the log-probabilities of the N scored tokens. Shape (N,)."""
+    has_pair_head = hasattr(output, "prediction_logits")
+    logits: Tensor = output.prediction_logits if has_pair_head else output.logits  # (N, V)
     tokens = batch.targets["tokens"]
     return logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1).double().cpu()
 
 
 def _masked(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Row]:
-    """Yield a copy of a text for each of its tokens."""
-    assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
+    """Yield a copy of the text for each of its tokens, with this token masked."""
+    assert tokenizer.mask_token_id is not None  # training needed it
     layout = tokenizer.layout
-    room = max_length - layout.size(pair=False)
-    starts = window_starts(len(ids), room, room // 2)
-    last = min(room, len(ids)) - 1
-    for at, truth in enumerate(ids):
-        start = min(starts, key=lambda start: abs(2 * (at - start) - last))  # nearest its middle
-        hidden = np.array(layout.ids(ids[start : start + room]), dtype=np.int32)
-        position = len(layout.begin) + at - start
-        hidden[position] = tokenizer.mask_token_id
-        yield _Row(example=Example(ids=hidden), position=position, truth=[truth])
+    limit = max_length - layout.size(pair=False)
+    starts = window_starts(len(ids), limit, limit // 2)
+    last = min(limit, len(ids)) - 1
+    for index, truth in enumerate(ids):
+        start = min(starts, key=lambda start: abs(2 * (index - start) - last))  # most central
+        masked_ids = np.array(layout.ids(ids[start : start + limit]), dtype=np.int32)
+        position = len(layout.begin) + index - start
+        masked_ids[position] = tokenizer.mask_token_id
+        yield _Row(example=Example(ids=masked_ids), position=position, truth=[truth])
 
 
 def _continued(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Iterator[_Row]:
-    """Yield the windows of a text, each with the tokens that none before it has."""
+    """Yield the windows of a text; each scores the tokens that no earlier window has."""
     begin = [tokenizer.cls_token_id]
-    room = max_length - len(begin)
-    told = 0
-    for start in window_starts(len(ids), room, room // 2):
-        window = ids[start : start + room]
-        # The last token is read by no other.
+    limit = max_length - len(begin)
+    num_scored = 0
+    for start in window_starts(len(ids), limit, limit // 2):
+        window = ids[start : start + limit]
+        # The last token is only predicted, never read.
         example = Example(ids=np.array([*begin, *window[:-1]], dtype=np.int32))
-        yield _Row(example=example, position=told - start, truth=window[told - start :])
-        told = start + len(window)
+        yield _Row(example=example, position=num_scored - start, truth=window[num_scored - start :])
+        num_scored = start + len(window)
 
 
 def _batch(rows: Sequence[_Row], tokenizer: Tokenizer) -> Batch:
@@ -166,9 +166,9 @@ def _batch(rows: Sequence[_Row], tokenizer: Tokenizer) -> Batch:
     width = batch.inputs["input_ids"].shape[1]
     positions = torch.tensor(
         [
-            number * width + row.position + at
+            number * width + row.position + offset
             for number, row in enumerate(rows)
-            for at in range(len(row.truth))
+            for offset in range(len(row.truth))
         ]
     )
     return replace(

@@ -1,7 +1,7 @@
-"""Pre-training: what can be learnt from running text alone.
+"""Pre-training on plain text.
 
-It learns from sequences that are cut from the text; those are its records. What is learnt from them
-is an objective, of which there is a table in ``objectives/``.
+The records are sequences cut from the text. The objective decides what is learnt from them; the
+objectives are listed in ``objectives/``.
 
 Shapes: B sequences of a batch.
 """
@@ -65,50 +65,50 @@ from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
 MAX_LENGTH = 128
-"""Tokens of a sequence unless told otherwise, as in nine tenths of the original's steps."""
+"""Default sequence length in tokens, as in 90% of the steps of the original BERT."""
 
 CORPUS = "corpus"
-"""Folder of a run that keeps the tokenized text until the run is finished."""
+"""Folder within the run folder that holds the tokenized text until the run is finished."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pretrain(Task[Example | Record, Any, Answer]):
-    """What a run learns, and from what."""
+    """Pre-trains a model on plain text with an objective."""
 
     name: ClassVar[str] = "pretrain"
     head_rate: ClassVar[float] = 1.0
 
     preset: str | None
-    """Sizes of a model from scratch; None for one that goes on."""
+    """Size of a model from scratch; None to continue training a model."""
     positions: int | None
-    """Its positions."""
+    """Maximum number of positions of a model from scratch."""
     position_type: str
-    """How it knows them: one of ``layers.positions.POSITIONS``."""
+    """Position encoding of a model from scratch: one of ``layers.positions.POSITIONS``."""
     objective: ObjectiveName
     """One of ``OBJECTIVES``."""
     mask_share: float
     masking: str
-    """What is masked together: one of ``masking.MASKINGS``."""
+    """Unit of masking: one of ``masking.MASKINGS``."""
     max_predictions: int | None
     documents: DocumentLayout
     sentences: SentenceRule
     generator_size: float | None = None
-    """The share of the discriminator's width that a generator from scratch has."""
+    """Width of a generator from scratch, as a share of the discriminator's width."""
     discriminator_weight: float = 50.0
-    """What the discriminator's loss is multiplied by."""
+    """Weight of the discriminator's loss."""
     phrases: tuple[str, ...] = ()
-    """What is masked as a word is, although it has spaces."""
+    """Phrases that are masked as a whole, like words, although they contain spaces."""
     mask: str = "[MASK]"
-    """What users write for a hidden token, which differs between tokenizers."""
+    """How users write a mask in a text; depends on the tokenizer."""
     first_position: int = 0
-    """Where the model's texts begin."""
+    """Position of the first token of the model's texts."""
     marked: bool = False
-    """Whether these are marked in the text, which is read without the marks."""
-    segment: int = MAX_LENGTH // 2  # of sequences that are read as two, tokens of the first
+    """Whether phrases are marked in the text; the marks are removed on reading."""
+    segment: int = MAX_LENGTH // 2  # tokens of the first segment, for objectives with two segments
 
     @property
     def learnt(self) -> Objective:
-        """What is learnt."""
+        """The objective, with the settings of this run."""
         objective = OBJECTIVES[self.objective]
         if isinstance(objective, ReplacedTokens):
             source = TwoModels(preset=self.preset, generator_size=self.generator_size)
@@ -119,17 +119,17 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     @property
     def example(self) -> str:
-        """What a user may ask a run."""
+        """Example arguments to ``heedful predict RUN``."""
         return self.learnt.asked.example.replace("[MASK]", self.mask)
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What only some runs can do."""
+        """What this run supports; see `Ability`."""
         return self.learnt.asked.abilities
 
     @property
     def answer_options(self) -> frozenset[str]:
-        """Fields of ``PredictSettings`` that decide its answers."""
+        """Fields of ``PredictSettings`` that affect its answers."""
         return self.learnt.asked.answer_options
 
     # Records.
@@ -138,26 +138,26 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Example | Record]:
-        """Stream texts to answer for; what is learnt from are sequences: `labelled_records`."""
+        """Stream texts to predict on; `labelled_records` streams sequences to train on."""
         assert not labelled
         return read_table(paths, columns, labelled=False)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Example | Record]:
-        """Make records of texts or pairs."""
+        """Make records from texts or pairs."""
         return [*text_records(texts, first)]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What the objective says."""
+        """The inputs of the objective."""
         return self.learnt.asked.inputs
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Take all from the settings, and phrases from a list or from marks in the text.
+        """Create the task from the settings; take phrases from a list or from marks in the text.
 
         Raises:
-            UserError: a setting means nothing here, or there are no phrases.
+            UserError: a setting does not apply, or there are no phrases.
         """
         data, options = recipe.data, recipe.options
         assert isinstance(options, PretrainSettings)
@@ -171,7 +171,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             max_length = data.max_length or MAX_LENGTH
             in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
             positions = positions or max_length
-        entity = options.masking == "entity"
+        masks_phrases = options.masking == "entity"
         return cls(
             preset=options.preset,
             positions=positions,
@@ -187,13 +187,13 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             phrases=phrases_of(
                 data.train, options.documents, options.phrases, recipe.columns.encoding
             )
-            if entity
+            if masks_phrases
             else (),
-            marked=entity and options.phrases is None,
+            marked=masks_phrases and options.phrases is None,
         )
 
     def check_files(self, recipe: Recipe, say: Say) -> None:
-        """Refuse files of which no sequences can be made.
+        """Refuse files that yield no sequences.
 
         Raises:
             UserError: see `check_documents`.
@@ -206,10 +206,10 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
     ) -> Callable[[], Iterator[Example | Record]]:
-        """Tokenize running text into a folder, and return what cuts sequences from it.
+        """Tokenize plain text into a folder, and return a function that cuts sequences from it.
 
         Raises:
-            UserError: columns are named, or see `check_documents` and `open_corpus`.
+            UserError: there are column settings; or see `check_documents` and `open_corpus`.
         """
         encoding = columns.encoding
         if columns != ColumnSettings(encoding=encoding):
@@ -225,7 +225,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Cut the sequences of an epoch from a corpus.
 
         Raises:
-            UserError: there is only one document to make pairs of.
+            UserError: the objective pairs documents, and there is only one.
         """
         return self.learnt.sequences(corpus, frame_of(start), seed=seed, epoch=epoch)
 
@@ -252,14 +252,14 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return self.learnt.metrics
 
     def start(self, recipe: Recipe) -> Start:
-        """Make a model from scratch, for the vocabulary that is named, or load one to go on with.
+        """Create a model from scratch for the given vocabulary, or load a model to continue from.
 
         Raises:
-            UserError: there is no such model or vocabulary, it does not fit, or it has no mask.
+            UserError: the model or vocabulary does not exist, does not fit, or has no mask token.
         """
         data, options = recipe.data, recipe.options
         torch.manual_seed(recipe.training.seed)
@@ -277,30 +277,30 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             )
             model = self.learnt.source.make(options.arch, config)
         if self.learnt.hides:
-            mask_rule(tokenizer, most=None)  # so that one without a mask is refused at once
+            mask_rule(tokenizer, most=None)  # refuses one without a mask early
         length = data.max_length or min(MAX_LENGTH, model.max_positions)
         length = check_max_length(length, model.max_positions)
         return Start(tokenizer=tokenizer, model=model, max_length=length)
 
     @classmethod
     def streams(cls, recipe: Recipe) -> bool:
-        """Say what the user says."""
+        """Return whether the user asked for streaming."""
         return bool(recipe.options.stream)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Tokenize the text, and cut its sequences anew for each epoch."""
+        """Tokenize the text; the sequences are cut again for each epoch."""
         options, tokenizer = recipe.options, start.tokenizer
-        kept = options.corpus or recipe.run.out / CORPUS
+        corpus_folder = options.corpus or recipe.run.out / CORPUS
         corpus = self._corpus(
-            recipe.data.train, tokenizer, kept, recipe.columns.encoding, options.workers
+            recipe.data.train, tokenizer, corpus_folder, recipe.columns.encoding, options.workers
         )
         say(corpus_card(corpus, tokenizer))
         rule = self._rule(tokenizer)
         if rule is not None and (phrases := rule.phrases) is not None:
-            unknown_too = len(self.phrases) - phrases.size
-            left_out = f"; {unknown_too:,} with unknown tokens are left out" if unknown_too else ""
+            num_unknown = len(self.phrases) - phrases.size
+            left_out = f"; {num_unknown:,} with unknown tokens are left out" if num_unknown else ""
             say(f"{phrases.size:,} phrases are masked whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
@@ -315,7 +315,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return self._started(start), start, store_of
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
-        """Read shards of text, and cut sequences of each chunk anew for each epoch."""
+        """Stream shards of text; the sequences of each chunk are cut again for each epoch."""
         options = recipe.options
         text = ShardedText(
             shards=find_shards(recipe.data.train),
@@ -332,13 +332,13 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return self._started(start), start, text.opened(options, recipe.training.batch_size, say)
 
     def _started(self, start: Start) -> Self:
-        """Return what is known once there are a vocabulary and a model."""
+        """Return the task with the fields that depend on the tokenizer and the model."""
         mask, first = start.tokenizer.mask_token, start.model.first_position
         return replace(self, mask=mask, first_position=first, segment=start.max_length // 2)
 
     @classmethod
     def clean_up(cls, recipe: Recipe) -> None:
-        """Delete the tokenized text that was kept in the run folder."""
+        """Delete the tokenized text from the run folder."""
         shutil.rmtree(recipe.run.out / CORPUS, ignore_errors=True)
 
     def encode(
@@ -349,7 +349,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         *,
         labelled: bool,
     ) -> Iterator[Fitted[Example]]:
-        """Pass sequences on as they are; encode texts that are asked about."""
+        """Pass training sequences through unchanged; encode texts to predict on."""
         for record in records:
             if isinstance(record, Example):
                 size = len(record.ids)
@@ -358,36 +358,36 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 yield self.learnt.asked.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; with a draw say what is to be told of them."""
+        """Collate and pad examples; with a draw, add the targets of the objective."""
         if draw is None:
             return self.learnt.asked.ask(examples, tokenizer)
         batch = self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
         return hidden.from_position(self.first_position, batch)
 
     def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
-        what = (self.mask_share, self.masking, self.phrases, self.max_predictions)
-        return _rule(tokenizer, *what) if self.learnt.hides else None
+        rule_settings = (self.mask_share, self.masking, self.phrases, self.max_predictions)
+        return _rule(tokenizer, *rule_settings) if self.learnt.hides else None
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of each loss of the objective."""
+        """Return the summed loss of each term of the objective."""
         return self.learnt.loss(forward, batch)
 
     def count(self, batch: Batch) -> Tensor:
-        """Return what each of them is divided by."""
+        """Return the divisor of each summed loss."""
         return self.learnt.count(batch)
 
     @property
     def taught_by(self) -> Literal["scores"] | None:
-        """A teacher gives scores of words, where one call of the model tells all of a batch."""
-        in_passes = self.objective == "plm"
-        return "scores" if self.abilities & {"fill", "write"} and not in_passes else None
+        """A teacher provides token logits, if a single forward pass computes them for a batch."""
+        several_passes = self.objective == "plm"
+        return "scores" if self.abilities & {"fill", "write"} and not several_passes else None
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of words, and of pairs where those are learnt."""
+        """Return the distillation losses of token logits, and of pair logits if there are any."""
         return hidden.lessons(batch)
 
     def write_beside(self, start: Start, folder: Path) -> None:
-        """Write what the objective wants beside the model."""
+        """Write the objective's additional files next to the model."""
         self.learnt.source.write_beside(start, folder)
 
     # Answers and scores.
@@ -399,7 +399,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Any] | Tensor:
-        """Score sequences, shape (B, ...), or answer."""
+        """Return the scores of sequences, shape (B, ...), or the outputs for texts."""
         if batch.targets:
             return self.learnt.score(model, batch)
         return self.learnt.asked.answer(model, batch, settings)
@@ -412,7 +412,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Answer:
-        """Take a sequence's scores, or answer for a text."""
+        """Return the scores of a sequence, or the answer for a text."""
         if not isinstance(record, Example):
             return self.learnt.asked.decode(record, fitted, outputs, settings, tokenizer)
         text = tokenizer.text_of((record.ids & ~IN_WORD).tolist())
@@ -428,20 +428,20 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return self.learnt.asked.aim(computed, target, tokenizer)
 
     def scores(self) -> Scores[Answer, Example | Record]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return self.learnt.scores()
 
     def judge(self) -> AnyJudge:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return self.learnt.judge()
 
     def card(self) -> str:
-        """Say what the run learns."""
+        """Describe the run for its model card."""
         return self.learnt.card(hidden.MASKED[self.masking]).replace("[MASK]", self.mask)
 
 
-@lru_cache(maxsize=2)  # it reads the whole vocabulary
+@lru_cache(maxsize=2)  # building a rule reads the whole vocabulary
 def _rule(
-    tokenizer: Tokenizer, share: float, masking: str, phrases: tuple[str, ...], most: int | None
+    tokenizer: Tokenizer, share: float, masking: str, phrases: tuple[str, ...], limit: int | None
 ) -> MaskRule:
-    return mask_rule(tokenizer, share=share, masking=masking, phrases=phrases, most=most)
+    return mask_rule(tokenizer, share=share, masking=masking, phrases=phrases, most=limit)

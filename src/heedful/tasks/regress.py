@@ -1,4 +1,4 @@
-"""Regression: one number for a text or a pair, such as how alike two sentences are."""
+"""Regression: a number for a text or a pair, such as the similarity of two sentences."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,19 +42,19 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """The answer for one text or pair."""
+    """The answer to one text or pair."""
 
     value: float
-    """The number."""
+    """The predicted value."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
     windows: int
-    """Windows the text was read in; their numbers are averaged."""
+    """Number of windows of the text; their values are averaged."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the number."""
+        """Return the predicted value."""
         return {
             "value": round(self.value, 6),
             "tokens_total": self.tokens_total,
@@ -62,22 +62,23 @@ class Estimate:
         }
 
     def plain(self) -> str:
-        """Return the number."""
+        """Return the predicted value."""
         return f"{self.value:.6g}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regress(Task[Record, Tensor, Estimate]):
-    """The numbers that were learnt from."""
+    """Predicts a number; keeps the mean and range of the training targets."""
 
     name: ClassVar[str] = "regress"
 
     mean: float | None = None
-    """Their mean, which a fresh model answers at first; None, as what follows, if not known."""
+    """Mean of the training targets, the initial prediction of a fresh head. This field and the next
+    two are None if unknown."""
     lowest: float | None = None
     highest: float | None = None
     pairs: bool | None = False
-    """Whether it reads pairs of texts; else single ones. None: either."""
+    """Whether the inputs are pairs of texts; None for either."""
 
     @classmethod
     def read(
@@ -88,7 +89,7 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
-        """Make records of texts or pairs."""
+        """Make records from texts or pairs."""
         return text_records(texts, first)
 
     @property
@@ -108,24 +109,24 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Look at the training data's numbers.
+        """Compute the mean and range of the training targets.
 
         Raises:
-            UserError: they are all the same, so there is nothing to learn, or several an item.
+            UserError: all targets are equal, or an item may have several.
         """
         columns = recipe.columns
         if columns.label_separator is not None:
             raise UserError("regress learns one number an item: leave out --label-separator")
         records = cls.read(recipe.data.train, columns, labelled=True)
-        numbers = [target(record) for record in records]
-        if min(numbers) == max(numbers):
+        targets = [target(record) for record in records]
+        if min(targets) == max(targets):
             raise UserError(
-                f"every number of the training data is {numbers[0]:g}: nothing to learn"
+                f"every number of the training data is {targets[0]:g}: nothing to learn"
             )
         return cls(
-            mean=math.fsum(numbers) / len(numbers),
-            lowest=min(numbers),
-            highest=max(numbers),
+            mean=math.fsum(targets) / len(targets),
+            lowest=min(targets),
+            highest=max(targets),
             pairs=columns.text_pair is not None,
         )
 
@@ -134,16 +135,16 @@ class Regress(Task[Record, Tensor, Estimate]):
         target(record)
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("pearson", "spearman")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with its output if it has learnt numbers of the same size.
+        """Load an encoder, with its own head if that was trained on targets of the same scale.
 
-        A fresh output starts at the mean of the training data.
+        The bias of a fresh head is set to the mean of the training targets.
         """
         run = resolve(recipe.data.model, recipe.data.revision)
-        if recipe.teaching.student_layers is not None:  # the model is made of the teacher's
+        if recipe.teaching.student_layers is not None:  # the student is built from the teacher
             run = recipe.teaching.teacher or run
         fresh = not self._is_learnt_in(run)
         start = start_encoder(
@@ -151,12 +152,12 @@ class Regress(Task[Record, Tensor, Estimate]):
         )
         assert isinstance(start.model, WithHead)
         if fresh and start.model.head.bias is not None:
-            assert self.mean is not None  # `decide` has seen to it
+            assert self.mean is not None  # set by `decide`
             nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
     def _is_learnt_in(self, folder: Path) -> bool:
-        """Tell whether a folder is a run that learnt numbers of the same size."""
+        """Return whether a folder is a run trained on targets of the same scale."""
         if not (folder / RECORD).is_file():
             return False
         record = read_record(folder)
@@ -171,18 +172,18 @@ class Regress(Task[Record, Tensor, Estimate]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, of a long text its head unless told otherwise."""
+        """Encode the training records; a long text is cut to its head by default."""
         return self, start, store_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
         self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into one example, or several where a long text is read in windows."""
+        """Encode each record: one example, or one per window of a long text."""
         labels = (lambda record: (target(record),)) if labelled else None
         return encode_texts(records, tokenizer, fit, pairs=self.pairs, labels=labels)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``values``, (B,)."""
+        """Collate and pad examples; the targets are ``values``, (B,)."""
         targets = {} if draw is None else {"values": numbers(examples)}
         return collate(
             examples,
@@ -202,21 +203,21 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     @property
     def taught_by(self) -> Literal["values"]:
-        """A teacher gives its numbers."""
+        """A teacher provides its predicted values."""
         return "values"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the numbers."""
+        """Return the distillation loss of the predicted values."""
         count = float(batch.num_examples)
         return (Lesson(kind="numbers", count=count, read=lambda output: output.logits),)
 
     def check_model(self, model: Model) -> None:
-        """Refuse one end of a range without the other."""
+        """Refuse a range with only one end."""
         if (self.lowest is None) != (self.highest is None):
             raise UserError(f"lowest is {self.lowest} and highest {self.highest}")
 
     def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return each example's number. Shape (B, 1)."""
+        """Return the predicted value of each example. Shape (B, 1)."""
         logits: Tensor = model(**batch.inputs).logits
         return logits.float()
 
@@ -228,7 +229,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Estimate:
-        """Average over the windows."""
+        """Average the values over the windows."""
         return Estimate(
             value=float(torch.cat(list(outputs)).mean()),
             tokens_total=fitted.tokens_total,
@@ -239,21 +240,21 @@ class Regress(Task[Record, Tensor, Estimate]):
     def aim(
         self, computed: Computed[Record, Tensor, Estimate], target: str | None, tokenizer: Tokenizer
     ) -> Aim:
-        """Explain the number."""
+        """Explain the predicted value."""
         return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
 
     def scores(self) -> Scores[Estimate, Record]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return Counting(metrics.RegressionScores(), _count)
 
     def judge(self) -> Judge[Estimate, Record]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.estimates()
 
     def card(self) -> str:
-        """Say what the run estimates."""
-        known = self.lowest is not None
-        learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if known else ""
+        """Describe the run for its model card."""
+        has_range = self.lowest is not None
+        learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if has_range else ""
         return f"Gives a text, or a pair of texts, a number{learnt}."
 
 

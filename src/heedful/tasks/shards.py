@@ -1,4 +1,4 @@
-"""Running text that is read by stream: shards to sequences, chunk by chunk."""
+"""Streamed pre-training: turn shards of plain text into sequences, chunk by chunk."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from heedful.tokens import PairLayout, Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardedText:
-    """Shards of running text, and how sequences are cut from them."""
+    """Shards of plain text, and the settings for cutting sequences from them."""
 
     shards: tuple[Path, ...]
     layout: DocumentLayout
@@ -34,19 +34,19 @@ class ShardedText:
     objective: Objective
     """Cuts sequences from documents."""
     frame: Frame
-    """The form of these."""
+    """Special tokens and length of the sequences."""
     seed: int
     segmented: bool = False
-    """Whether the words of Chinese texts are marked; see ``batches/segments.py``."""
+    """Whether words of Chinese texts are marked; see ``batches/segments.py``."""
     encoding: str = UTF8
     cache: Path | None = None
-    """Folder that keeps the tokens of each shard; None keeps none."""
+    """Folder that caches the tokens of each shard; None for no cache."""
 
     def opened(self, options: PretrainSettings, batch_size: int, say: Say) -> Shards:
-        """Return what a run reads, after a look at its beginning.
+        """Return the shards as a stream, after checking the first chunk.
 
         Raises:
-            UserError: the vocabulary knows nothing of it; or see `chunks`.
+            UserError: all tokens of the chunk are unknown; or see `chunks`.
         """
         texts = next(self.texts(self.shards[0]))
         documents = self._tokenize(texts)
@@ -67,19 +67,19 @@ class ShardedText:
         )
 
     def chunks(self, shard: int, epoch: int, first: int) -> Iterator[Packed]:
-        """Yield the sequences of the chunks of a shard, from a chunk on.
+        """Yield the sequences of a shard chunk by chunk, starting at chunk ``first``.
 
-        What is drawn depends on the seed, the epoch, the shard and the chunk.
+        The random choices depend on the seed, the epoch, the shard and the chunk.
 
         Raises:
-            UserError: the shard is damaged, or has one document where pairs need two.
+            UserError: the shard is damaged, or has only one document but pairs need two.
         """
         for chunk, documents in enumerate(self.tokenized(self.shards[shard], first), first):
-            some = len(documents) >= self._least  # but for those that hold no token
-            yield pack(list(self._sequences(documents, shard, chunk, epoch)) if some else [])
+            has_enough = len(documents) >= self._least  # documents without tokens were dropped
+            yield pack(list(self._sequences(documents, shard, chunk, epoch)) if has_enough else [])
 
     def tokenized(self, shard: Path, first: int = 0) -> Iterator[list[Tokenized]]:
-        """Yield the documents of the chunks of a shard, from a chunk on.
+        """Yield the tokenized documents of a shard chunk by chunk, starting at chunk ``first``.
 
         Raises:
             UserError: see `chunks`.
@@ -113,7 +113,7 @@ class ShardedText:
 
     @property
     def _least(self) -> int:
-        """Documents of a chunk: pairs are made of two."""
+        """Minimum number of documents in a chunk: 2 if the objective pairs documents, else 1."""
         return 2 if self.objective.mixes_documents else 1
 
     def _sequences(
@@ -126,7 +126,7 @@ class ShardedText:
         return tokenize_texts(texts, self.tokenizer, self.sentences, self.segmented)
 
     def _cached(self, shard: Path) -> Path:
-        """Return the file that keeps the tokens of a shard."""
+        """Return the path of the cached tokens of a shard."""
         assert self.cache is not None
         name = corpus_name(
             shard_prints([shard]),
@@ -141,17 +141,17 @@ class ShardedText:
 
 
 def frame_of(start: Start) -> Frame:
-    """Return the form of the sequences that a run learns from."""
+    """Return the special tokens and the length of a run's sequences."""
     tokenizer, layout = start.tokenizer, start.tokenizer.layout
-    if layout == layout.bare():  # no tokens stand around texts, so those that part them do
+    if layout == layout.bare():  # without special tokens around texts, use those between texts
         layout = PairLayout(begin=(tokenizer.cls_token_id,), end=(tokenizer.sep_token_id,))
-    # A convolution sees its neighbours, whatever a mask keeps apart; in the reference, too.
-    convolves = getattr(start.model.config, "conv_kernel_size", 0) > 0
-    return Frame(layout=layout, max_length=start.max_length, one_text=convolves)
+    # A convolution mixes neighbouring tokens across a masked boundary, as in the reference.
+    has_convolution = getattr(start.model.config, "conv_kernel_size", 0) > 0
+    return Frame(layout=layout, max_length=start.max_length, one_text=has_convolution)
 
 
 def check_stream(options: PretrainSettings, training: TrainSettings) -> None:
-    """Refuse settings that a stream cannot follow.
+    """Refuse settings that streaming does not support.
 
     Raises:
         UserError: naming the option.

@@ -1,7 +1,7 @@
-"""Tagging: the entities of a text, such as persons and places, where they stand.
+"""Named entity recognition: find the entities of a text, such as persons and places.
 
-The model gives each word a tag; the likeliest sequence of tags that the scheme allows says where
-entities are.
+The model scores the tags of each word. The most probable tag sequence that the scheme allows gives
+the entities.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,29 +68,29 @@ _FORMATS = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **{".csv": "csv", ".parquet": "parquet"},
 }
-"""What an ending says. Without one of these a file with entities is CoNLL columns, and one without
-is what every task takes it for: lines of text, or a table."""
+"""Format by file extension. For other extensions, a labelled file has CoNLL columns; an unlabelled
+file is read as in all tasks: lines of text, or a table."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tag(Task[TaggedText, Tensor, Tagging]):
-    """What a tagger tells apart."""
+    """Tags the entities of texts."""
 
     name: ClassVar[str] = "tag"
     answer_options: ClassVar[frozenset[str]] = frozenset({"aggregation", "piece_tags"})
 
     labels: tuple[str, ...]
-    """Tags in the order of the model's outputs."""
+    """Tags, in the order of the model's outputs."""
     scheme: Scheme
-    """What the tags mean, and so which may follow which."""
+    """The tagging scheme, which defines the valid transitions between tags."""
     label_pieces: Literal["first", "all"]
-    """The pieces of a word that learn its tag."""
+    """Which subwords of a word are labelled with its tag."""
     words: WordRule = "tokenizer"
-    """What a word is; of runs that do not say, what the tokenizer splits a text into."""
+    """Definition of a word. For runs without this field: the words of the pre-tokenizer."""
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of entities, in the order of the labels."""
+        """The entity types, in the order of the labels."""
         return tuple(dict.fromkeys(parse_tag(label).type for label in self.labels if label != "O"))
 
     # Records.
@@ -99,10 +99,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[TaggedText]:
-        """Stream texts: with entities from CoNLL columns, JSON or Parquet, without from any format.
+        """Stream texts: labelled ones from CoNLL, JSON or Parquet, unlabelled ones from any format.
 
         Raises:
-            UserError: naming the file and line of the first text that cannot be used.
+            UserError: a text is invalid; names the file and line of the first one.
         """
         if columns.text_pair is not None or columns.label_separator is not None:
             raise UserError(
@@ -111,16 +111,16 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             )
         if not paths:
             raise UserError("no data file given")
-        # So that a file that is missing is told before the first is read.
+        # Open all files first, so that a missing one is reported before any is read.
         streams = [_open(path, columns, labelled) for path in paths]
         return (record for stream in streams for record in stream)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[TaggedText]:
-        """Make records of texts.
+        """Make records from texts.
 
         Raises:
-            UserError: they are pairs.
+            UserError: an item is a pair.
         """
         if not all(isinstance(text, str) for text in texts):
             raise UserError("tag reads single texts, not pairs")
@@ -131,10 +131,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """Take the types of entities, and what a word is, from the training data.
+        """Derive the entity types and the definition of a word from the training data.
 
         Raises:
-            UserError: there is no entity at all.
+            UserError: there are no entities.
         """
         options = recipe.options
         assert isinstance(options, TagSettings)
@@ -145,11 +145,11 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             types |= {entity.label for entity in entities}
             edges = {edge for entity in entities for edge in (entity.start, entity.end)}
             if words == "spaces" and not edges.issubset(word_breaks(record.text)):
-                words = "tokenizer"  # for entities that are part of such a word: Paris-based
+                words = "tokenizer"  # for an entity inside a spaced word: Paris-based
             if any(in_one_word(record.text, a.end, b.start) for a, b in pairwise(entities)) or any(
                 before_particle(record.text, edge) for edge in edges
             ):
-                words = "pieces"  # for two that touch in one, 5kg, and for 서울 in 서울에서
+                words = "pieces"  # for adjacent entities in a word, 5kg, or 서울 in 서울에서
         if not types:
             raise UserError("the training data has no entities: every word is tagged O")
         return cls(
@@ -160,10 +160,10 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
 
     def check(self, record: TaggedText) -> None:
-        """Refuse a type of entity that the model does not have.
+        """Refuse an entity type that the model does not have.
 
         Raises:
-            UserError: naming the nearest type it has, with file and line.
+            UserError: naming the closest type of the model, with file and line.
         """
         for entity in record.entities or ():
             if entity.label not in self.types:
@@ -176,11 +176,11 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("f1", "precision", "recall")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+        """Load an encoder, with a fresh classification head unless its head has the same labels."""
         return start_encoder(
             recipe,
             head="token",
@@ -191,38 +191,38 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records, a long text in windows: it has entities to its end."""
+        """Encode the training records; a long text is read in windows, to keep all its entities."""
         return self, start, store_records(self, recipe, start, folder, say, rule="window")
 
     def encode(
         self, records: Iterable[TaggedText], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into one example, or several where a long text is read in windows.
+        """Encode each record: one example, or one per window of a long text.
 
-        The offsets are those of the word of each token.
+        The offsets of a token are those of its word.
 
         Raises:
-            UserError: see `check`; or a text is too long and may not be cut, with file and line.
+            UserError: see `check`; or a text is too long and may not be cut; names file and line.
         """
         layout = tokenizer.layout
-        room = fit.max_length - layout.size(pair=False)
+        budget = fit.max_length - layout.size(pair=False)
         for record in records:
             ids, split = piece_words(record.text, tokenizer, self.words)
             spans = self._joined(record.text, split)  # (N, 2)
             targets = self._targets(record, split, spans) if labelled else None  # (N,)
             with naming(record):
                 parts = fit_text(
-                    range(len(ids)), limit=room, rule=fit.rule, stride=room // WINDOW_SHARE
+                    range(len(ids)), limit=budget, rule=fit.rule, stride=budget // WINDOW_SHARE
                 )
             pieces, offsets = [], []
             for part in parts.pieces:
-                chosen = np.array(part, dtype=np.int64)
+                indices = np.array(part, dtype=np.int64)
                 row = np.array(layout.ids([ids[piece] for piece in part]), dtype=np.int32)
                 labels: tuple[float, ...] = ()
                 if targets is not None:
-                    labels = tuple(layout.values(targets[chosen].tolist(), special=losses.IGNORED))
+                    labels = tuple(layout.values(targets[indices].tolist(), special=losses.IGNORED))
                 pieces.append(Example(ids=row, split=layout.alone_split(len(row)), labels=labels))
-                offsets.append(row_offsets(spans[chosen], layout))
+                offsets.append(row_offsets(spans[indices], layout))
             yield Fitted(
                 pieces=pieces,
                 tokens_total=parts.tokens_total,
@@ -232,32 +232,32 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             )
 
     def _joined(self, text: str, split: Spans) -> Spans:
-        """Turn the words that the tokenizer splits off into those of the run. Shapes: (N, 2)."""
+        """Merge the words of the pre-tokenizer into the words of this run. Shapes: (N, 2)."""
         return spaced_words(text, split) if self.words == "spaces" else split
 
     def _targets(self, record: TaggedText, split: Spans, spans: Spans) -> NDArray[np.int64]:
-        """Return the number of each piece's tag, or -100.
+        """Return the tag index of each subword, or -100.
 
-        A word is in an entity if its first part is.
+        A word belongs to an entity if its first part does.
 
         Args:
             record: the text and its entities.
-            split: where the word stands that the tokenizer split off, for each piece. Shape (N, 2).
-            spans: where the word of the run stands, for each piece. Shape (N, 2).
+            split: for each subword, the span of its pre-tokenizer word. Shape (N, 2).
+            spans: for each subword, the span of its word as defined by this run. Shape (N, 2).
 
         Shape:
             (N,)
         """
         self.check(record)
         parts, first = first_pieces(split), first_pieces(spans)  # (P,), (W,)
-        before = [0, *np.isin(parts, first).cumsum().tolist()]  # how many words begin before a part
+        words_before = [0, *np.isin(parts, first).cumsum().tolist()]  # words starting before a part
         entities = [
-            Entity(before[start], before[end], label)
+            Entity(words_before[start], words_before[end], label)
             for start, end, label in entities_in_words(record, split[parts])
-            if before[start] < before[end]
+            if words_before[start] < words_before[end]
         ]
-        named = as_labels(tags_of(entities, len(first), self.scheme), self.labels)
-        tags = [self.labels.index(label) for label in named]
+        labels = as_labels(tags_of(entities, len(first), self.scheme), self.labels)
+        tags = [self.labels.index(label) for label in labels]
         if self.label_pieces == "all":
             return np.repeat(tags, np.diff(first, append=len(spans)))
         targets = np.full(len(spans), losses.IGNORED, dtype=np.int64)
@@ -265,7 +265,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         return targets
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
-        """Pad examples; the targets are ``labels``, (B, T): a tag each, -100 where none counts."""
+        """Collate and pad examples. Targets: ``labels``, (B, T), tag indices or -100."""
         targets = {} if draw is None else {"labels": token_labels(examples)}
         return collate(
             examples,
@@ -275,20 +275,20 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of tagged pieces."""
+        """Return the summed loss of the labelled subwords."""
         return losses.cross_entropy(forward(**batch.inputs).logits, batch.targets["labels"])[0]
 
     def count(self, batch: Batch) -> float:
-        """Return how many pieces have a tag to learn."""
+        """Return the number of labelled subwords."""
         return float((batch.targets["labels"] != losses.IGNORED).sum())
 
     @property
     def taught_by(self) -> Literal["scores"]:
-        """A teacher gives scores."""
+        """A teacher provides logits."""
         return "scores"
 
     def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
-        """Return the scores of the tags, of pieces that have a tag to learn."""
+        """Return the distillation loss of the tag logits of labelled subwords."""
         labels = batch.targets["labels"]  # (B, T)
         tagged = where_true(on_host(labels) != losses.IGNORED, labels.device)
         return (
@@ -302,7 +302,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     # Answers.
 
     def check_model(self, model: Model) -> None:
-        """Refuse labels that are no tags, and a model of another number of them."""
+        """Refuse labels that are not tags, and a model with another number of outputs."""
         check_outputs(self.labels, model)
         for label in self.labels:
             parse_tag(label)
@@ -320,15 +320,15 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Tagging:
-        """Tag the words with the likeliest sequence that may be, and gather entities."""
+        """Tag the words with the most probable valid sequence, and merge tags into entities."""
         probabilities = word_probabilities(
             fitted.offsets, [output.numpy() for output in outputs], settings.aggregation
         )
         words = list(probabilities)
-        if fitted.tokens_used < fitted.tokens_total:  # a sequence ends where words were left out
+        if fitted.tokens_used < fitted.tokens_total:  # a tag sequence must not cross omitted words
             spans = self._joined(record.text, piece_words(record.text, tokenizer, self.words)[1])
             words = [(start, end) for start, end in spans[first_pieces(spans)].tolist()]
-        if record.words is not None:  # each has the tag of its first part
+        if record.words is not None:  # the tag of a given word is the tag of its first part
             firsts = first_inside(record.words, words)
             words = list(firsts)
             probabilities = {
@@ -361,19 +361,19 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain the tag of a word: ``WORD`` or ``WORD=TAG``, or that of the first entity."""
+        """Explain the tag of a word, as ``WORD`` or ``WORD=TAG``; default: of the first entity."""
         return aims.tag(computed, target, tokenizer, self.labels, self.scheme)
 
     def scores(self) -> Scores[Tagging, TaggedText]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return Counting(metrics.EntityScores(), _count)
 
     def judge(self) -> Judge[Tagging, TaggedText]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.entities(self.types)
 
     def card(self) -> str:
-        """Say what the run finds."""
+        """Describe the run for its model card."""
         types = len(self.types)
         return f"Finds entities of {types} type{'s'[: types != 1]}: {listed(self.types)}."
 
@@ -381,23 +381,23 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
 def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
     default = ColumnSettings()
     text, label = columns.text, columns.label
-    ending = ending_of(path)
-    kind = columns.format or _FORMATS.get(ending) or ("conll" if labelled else None)
-    of_objects = kind == "jsonl" or (kind, ending) == ("parquet", ".parquet")
-    if not columns.header and (kind == "conll" or (labelled and of_objects)):
-        raise UserError(f"{path}: --no-header is for CSV and TSV; this is read as {kind}")
-    if kind == "conll":
+    extension = ending_of(path)
+    file_format = columns.format or _FORMATS.get(extension) or ("conll" if labelled else None)
+    is_objects = file_format == "jsonl" or (file_format, extension) == ("parquet", ".parquet")
+    if not columns.header and (file_format == "conll" or (labelled and is_objects)):
+        raise UserError(f"{path}: --no-header is for CSV and TSV; this is read as {file_format}")
+    if file_format == "conll":
         word, tag = (
             text if text != default.text else None,
             label if label != default.label else None,
         )
         return read_conll(path, word=word, tag=tag, labelled=labelled, encoding=columns.encoding)
-    if labelled and of_objects:
+    if labelled and is_objects:
         entities = None if label == default.label else label
         return read_spans(path, text=text, entities=entities, encoding=columns.encoding)
     if labelled:
         raise UserError(
-            f"{path}: entities are read from CoNLL columns, JSON or Parquet, not {kind}"
+            f"{path}: entities are read from CoNLL columns, JSON or Parquet, not {file_format}"
         )
     records = read_records([path], replace(columns, label=None), allow_empty=True)
     return (

@@ -1,4 +1,4 @@
-"""What the tasks on single texts and pairs of texts from tables have in common."""
+"""Shared code of tasks whose items are texts or pairs of texts."""
 
 import math
 import os
@@ -28,7 +28,7 @@ from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
 LARGEST = 1e15
-"""Squares of larger numbers, added up, may be more than a float32 holds."""
+"""Limit of target values: the sum of squares of larger numbers may overflow a float32."""
 
 
 def read_table(
@@ -37,7 +37,7 @@ def read_table(
     """Stream records.
 
     Raises:
-        UserError: naming the file and line of the first record that cannot be used.
+        UserError: a record is invalid; names the file and line of the first one.
     """
     if not labelled:
         columns = replace(columns, label=None)
@@ -45,7 +45,7 @@ def read_table(
 
 
 def refuse_columns(task: str, columns: ColumnSettings) -> None:
-    """Refuse options of columns where files have none.
+    """Refuse column options for file formats without columns.
 
     Raises:
         UserError: naming the task.
@@ -55,35 +55,35 @@ def refuse_columns(task: str, columns: ColumnSettings) -> None:
 
 
 _COMMA = re.compile(r"[+-]?\d+,\d+", re.ASCII)
-"""A number with a comma, of decimals or of thousands: whoever wrote it knows."""
+"""A number with a comma: a decimal comma or a thousands separator, which cannot be told apart."""
 
 
 def target(record: Record) -> float:
-    """Return a record's number.
+    """Return the target value of a record.
 
     Raises:
-        UserError: there is none, or several, or it is too large, with file and line.
+        UserError: there is no value, several, or one that is too large; names file and line.
     """
     labels = record.labels or ()
     try:
         (text,) = labels
-        value = math.nan if "_" in text else float(text)  # which takes 1_000 for 1000
+        value = math.nan if "_" in text else float(text)  # float accepts 1_000
     except ValueError:
         value = math.nan
-    if not abs(value) <= LARGEST:  # nor where it is no number
-        shown = listed([repr(label) for label in labels]) or "nothing"
+    if not abs(value) <= LARGEST:  # also true for NaN
+        found = listed([repr(label) for label in labels]) or "nothing"
         limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
         if len(labels) == 1 and _COMMA.fullmatch(labels[0]):
             limit = "; decimals stand behind a point, as in 0.5"
-        raise UserError(f"{record.where}: expected a number, found {shown}{limit}")
+        raise UserError(f"{record.where}: expected a number, found {found}{limit}")
     return value
 
 
 def check_outputs(labels: Sequence[str], model: Model) -> None:
-    """Refuse a model that does not have an output for each label, and labels of one name.
+    """Refuse a model with another number of outputs than labels, and duplicate labels.
 
     Raises:
-        UserError: it has more, or fewer, or two labels are the same.
+        UserError: the numbers differ, or two labels are the same.
     """
     if len(labels) != (outputs := model.config.num_labels):
         raise UserError(f"{amount(len(labels), 'label')}, but its model has {outputs} outputs")
@@ -93,34 +93,34 @@ def check_outputs(labels: Sequence[str], model: Model) -> None:
 
 
 def checked_items(items: Any) -> Iterator[Any]:
-    """Return one by one what Python callers give: a list, a column of a table, or an iterator.
+    """Yield the items that a Python caller passes: a list, a table column or another iterable.
 
     Raises:
-        UserError: at once for a single item, for a table, whose columns are no items, and for what
-            holds none.
+        UserError: immediately, for a single item, for a table (its columns are not items), and for
+            an object that is not iterable.
     """
-    kind = type(items).__name__
+    type_name = type(items).__name__
     if isinstance(items, str | bytes | os.PathLike):
         raise UserError("predict takes a list, found a single item; model('a text') answers for it")
-    if isinstance(items, Mapping) or hasattr(items, "columns"):  # of pandas, pyarrow, polars, ...
+    if isinstance(items, Mapping) or hasattr(items, "columns"):  # pandas, pyarrow, polars, ...
         raise UserError(
-            f"expected a text, or a list of them, found a {kind}; give the column of texts: "
+            f"expected a text, or a list of them, found a {type_name}; give the column of texts: "
             "model(data['text'])"
         )
     try:
-        each = iter(items)
+        iterator = iter(items)
     except TypeError:
         message = f"expected a text, or a list of them, found {kind_of(items)}"
         raise UserError(message) from None
-    # The values of a column of pyarrow are objects of its own.
-    return (item.as_py() if hasattr(item, "as_py") else item for item in each)
+    # The values of a pyarrow column are pyarrow scalars.
+    return (item.as_py() if hasattr(item, "as_py") else item for item in iterator)
 
 
 def checked_texts(texts: Any) -> Iterator[Text]:
-    """Return one by one what Python callers give, each a text or a tuple of texts.
+    """Yield the texts, or tuples of texts, that a Python caller passes.
 
     Raises:
-        UserError: see `checked_items`; or during iteration for an item that is none, with its
+        UserError: see `checked_items`; or during iteration for an item that is not a text, with its
             number.
     """
     return (
@@ -130,11 +130,11 @@ def checked_texts(texts: Any) -> Iterator[Text]:
 
 
 def _several(item: Any, where: str) -> Any:
-    """Return an item that is several texts as a tuple; refuse any other."""
+    """Return an item of several texts as a tuple; refuse any other."""
     if isinstance(item, Mapping):
         raise UserError(f"{where}: expected text, found a dict; give the text in it: row['text']")
-    number = getattr(item, "shape", None) == ()  # of an array or a tensor, which seem to iterate
-    if number or isinstance(item, bytes | AbstractSet) or not isinstance(item, Iterable):
+    is_scalar = getattr(item, "shape", None) == ()  # 0-d arrays and tensors only seem iterable
+    if is_scalar or isinstance(item, bytes | AbstractSet) or not isinstance(item, Iterable):
         raise UserError(f"{where}: expected text, found {kind_of(item)}")
     texts = tuple(item)
     for text in texts:
@@ -144,10 +144,10 @@ def _several(item: Any, where: str) -> Any:
 
 
 def text_records(texts: Sequence[Text], first: int = 1) -> list[Record]:
-    """Make records of texts or pairs, numbered from ``first``.
+    """Make records from texts or pairs, numbered from ``first``.
 
     Raises:
-        UserError: there are more than two texts where a pair is meant.
+        UserError: an item has more than two texts.
     """
     for number, text in enumerate(texts, start=first):
         if not isinstance(text, str) and len(text) != 2:
@@ -162,12 +162,12 @@ def text_records(texts: Sequence[Text], first: int = 1) -> list[Record]:
 
 
 def text_example(*, pairs: bool | None) -> str:
-    """Return what shows a run of texts or pairs on a command line; see ``Task.example``."""
+    """Return example command-line arguments for texts or pairs; see ``Task.example``."""
     return '"a text" --context "another text"' if pairs else '"a text"'
 
 
 def text_inputs(*, pairs: bool | None) -> tuple[Input, ...]:
-    """Return what the records of `text_records` consist of: a text, or a pair; None: either."""
+    """Return the inputs of `text_records`: a text, or a pair; for None, either."""
     if pairs is None:
         return Input(name="text"), Input(name="second text", optional=True)
     names = ("first text", "second text") if pairs else ("text",)
@@ -182,38 +182,38 @@ def encode_texts(
     pairs: bool | None,
     labels: Callable[[Record], tuple[float, ...]] | None,
 ) -> Iterator[Fitted[Example]]:
-    """Turn each record into one example, or several where a long text is read in windows.
+    """Encode each record: one example, or one per window of a long text.
 
     Args:
-        records: single texts or pairs, all of one kind.
+        records: single texts or pairs, not mixed.
         tokenizer: the model's tokenizer.
-        fit: what each example must fit into.
-        pairs: whether the records must be pairs of texts, or must not; None: they may be either.
-        labels: a record to the labels of its examples; None leaves them out.
+        fit: the length limit of each example.
+        pairs: whether the records must be pairs; None if they may be either.
+        labels: returns the labels of a record, for all its examples; None for no labels.
 
     Raises:
-        UserError: a record is a pair where single texts are wanted, or the other way round, or is
-            too long and may not be cut, with file and line.
+        UserError: a record is a pair instead of a single text or vice versa, or is too long and may
+            not be cut; names file and line.
     """
     records, copies = tee(records)
     texts = (_text(item, pairs) for item in copies)
-    fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
+    encoded = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
     for record in records:
         with naming(record):
-            parts = next(fitted)
+            fitted = next(encoded)
         if labels is None:
-            yield parts
+            yield fitted
         else:
-            numbers = labels(record)
-            yield replace(parts, pieces=[replace(piece, labels=numbers) for piece in parts.pieces])
+            values = labels(record)
+            yield replace(fitted, pieces=[replace(piece, labels=values) for piece in fitted.pieces])
 
 
 def as_parts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
-    """Put several texts together as the parts of one item.
+    """Combine several texts as the parts of one item.
 
     Args:
-        texts: the examples of each.
-        labels: of every example.
+        texts: the encoded texts.
+        labels: the labels of every example.
     """
     return Fitted(
         pieces=[
@@ -247,23 +247,23 @@ def start_encoder(
     problem_type: str | None = None,
     fresh_head: bool = False,
 ) -> Start:
-    """Load the tokenizer and the model of a task whose encoder reads texts.
+    """Load the tokenizer and the model of a task that encodes texts.
 
     Args:
-        recipe: names the model and says what is fresh.
-        head: what the model decides.
+        recipe: names the model, and says which parts of it start fresh.
+        head: the type of the head.
         num_labels: number of outputs of a classifier.
         id2label: name of each output.
         problem_type: see ``BertConfig``.
-        fresh_head: whether to start the head fresh although the folder has weights for it.
+        fresh_head: whether to initialise the head although the checkpoint has weights for it.
 
     Raises:
-        UserError: there is no such model, or it does not suit.
+        UserError: the model does not exist or does not fit the task.
     """
     data: DataSettings = recipe.data
     torch.manual_seed(recipe.training.seed)
     tokenizer = load_encoder_tokenizer(data.model, data.revision)
-    # A run of generate could not look ahead, and now can.
+    # A decoder trained by ``generate`` becomes an encoder: it may now attend to later tokens.
     is_decoder = encodes(data.model, data.revision)
     model: Model = load_model(
         data.model,
@@ -286,16 +286,16 @@ def start_encoder(
 
 
 def learnt_labels(data: DataSettings) -> tuple[str, ...]:
-    """Return the labels that the model to start from tells apart, in order; none if it does not."""
+    """Return the labels of the model to start from, in order; empty if it has none."""
     config = read_config(resolve(data.model, data.revision))
     return tuple(getattr(config, "id2label", {}).values())
 
 
 def renew_pooler(model: Model) -> None:
-    """Draw the weights of a model's pooler anew.
+    """Reinitialise the weights of a model's pooler.
 
     Raises:
-        UserError: it has none.
+        UserError: it has no pooler.
     """
     pooler = getattr(model.body, "pooler", None)
     if pooler is None:
@@ -315,16 +315,16 @@ def store_records(
     rule: LongText,
     records: Iterable[Any] | None = None,
 ) -> StoreOf:
-    """Encode the training records into one file, and say what is left out of long texts.
+    """Encode the training records into one file, and report the tokens lost from long texts.
 
     Args:
-        task: reads and encodes them.
-        recipe: names the files.
-        start: the tokenizer and the length.
-        folder: where the file goes.
-        say: takes a line for the user.
-        rule: what is learnt from a text that is too long, unless the recipe says.
-        records: what to learn from; by default all that the recipe names.
+        task: the task, which reads and encodes the records.
+        recipe: names the data files.
+        start: the tokenizer and the maximum length.
+        folder: the folder of the file.
+        say: shows the user a line.
+        rule: the default treatment of texts that are too long; the recipe can override it.
+        records: the records; default: all training records of the recipe.
     """
     fit = Fit(max_length=start.max_length, rule=recipe.data.long_text or rule)
     if records is None:
@@ -334,10 +334,10 @@ def store_records(
     def examples() -> Iterator[Example]:
         nonlocal texts, tokens
         encoded = task.encode(records, start.tokenizer, fit, labelled=True)
-        for text in counted(encoded, "texts tokenized"):
-            texts += text.tokens_used < text.tokens_total
-            tokens += text.tokens_total - text.tokens_used
-            yield from text.pieces
+        for item in counted(encoded, "texts tokenized"):
+            texts += item.tokens_used < item.tokens_total
+            tokens += item.tokens_total - item.tokens_used
+            yield from item.pieces
 
     write_store(folder / "train.arrow", examples())
     if texts:

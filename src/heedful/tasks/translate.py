@@ -1,9 +1,9 @@
-"""Translation: a text in one language for a text in another, learnt from pairs of them.
+"""Translation, learnt from pairs of source and target texts.
 
-By the Transformer (Vaswani et al. 2017) or by recurrent networks with attention (Bahdanau et al.
-2015). Any text for any text is learnt so.
+The model is a Transformer (Vaswani et al. 2017) or a recurrent network with attention (Bahdanau et
+al. 2015). It can learn any other text-to-text task too.
 
-Shapes: B examples of a batch, E tokens of the text to read, S of the text to write.
+Shapes: B examples of a batch, E source tokens, S target tokens.
 """
 
 import shutil
@@ -66,15 +66,15 @@ from heedful.tokens import TranslationTokenizer
 from heedful.training.progress import counted
 
 VOCABULARY = "vocabulary"
-"""Folder of a run that keeps the tokenizer that it learnt, until the run is finished."""
+"""Folder within the run folder that holds the learnt tokenizer until the run is finished."""
 
 _SAMPLE = 10_000
-"""Pairs by which the two languages are told apart."""
+"""Number of pairs from which the letters of the two languages are counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translate(Task[Record, GenerationOutput, Translation]):
-    """What a run translates."""
+    """Translates texts."""
 
     name: ClassVar[str] = "translate"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"write", "prefix", "align"})
@@ -91,14 +91,13 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     epsilon: ClassVar[float] = 1e-9
 
     longest: int
-    """The most tokens of a translation: those of the longest it learnt from, and half as many
-    more."""
+    """Maximum number of tokens of a translation: 1.5 times the longest in the training data."""
     source_letters: dict[str, float] = field(default_factory=dict)
-    """Shares of the letters of the language it reads; see ``reading.parallel.letter_shares``."""
+    """Letter frequencies of the source language; see ``reading.parallel.letter_shares``."""
     target_letters: dict[str, float] = field(default_factory=dict)
-    """The same of the language it writes."""
+    """Letter frequencies of the target language."""
     bleu_tokenize: str = "13a"
-    """How BLEU splits its texts into words, by the script of what it learnt to write."""
+    """sacreBLEU tokenizer, chosen by the script of the target language."""
 
     # Records.
 
@@ -106,26 +105,26 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     def read(
         cls, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Record]:
-        """Stream texts, with their translations if those are wanted.
+        """Stream texts, with their translations if ``labelled``.
 
         Raises:
-            UserError: naming the file and line of the first record that cannot be used.
+            UserError: a record is invalid; names the file and line of the first one.
         """
         return read_pairs(paths, columns) if labelled else read_sources(paths, columns)
 
     @classmethod
     def from_texts(cls, texts: Sequence[Text], first: int = 1) -> list[Record]:
-        """Make records of texts, or of pairs of a text and what its translation begins with."""
+        """Make records from texts, or from pairs of a text and the start of its translation."""
         return text_records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, perhaps with what its translation begins with."""
+        """A text, and optionally the start of its translation."""
         return Input(name="text"), Input(name="beginning of the translation", optional=True)
 
     @classmethod
     def decide(cls, recipe: Recipe) -> Self:
-        """See which letters the two languages have, and go through all records once.
+        """Count the letters of both languages, and read all records once to find errors early.
 
         Raises:
             UserError: there is no pair, or an option has no effect.
@@ -135,17 +134,17 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         sample = list(islice(records, _SAMPLE))
         if not sample:
             raise UserError("the training data holds no pair of texts")
-        for _ in records:  # so that what is wrong in a file is said before anything is learnt
+        for _ in records:  # find errors in the rest of the files before training
             pass
         return cls(
-            longest=0,  # known once the pairs have been tokenized
+            longest=0,  # set by `stores`, after tokenization
             source_letters=letter_shares(record.text for record in sample),
             target_letters=letter_shares(record.text_pair or "" for record in sample),
             bleu_tokenize=bleu_tokenizer(record.text_pair or "" for record in sample),
         )
 
     def scorable(self, records: Iterator[Record], say: Say) -> Iterator[Record]:
-        """Pass over pairs that are blank on both sides, and say in the end how many those were."""
+        """Skip pairs that are empty on both sides, and finally report how many were skipped."""
         count, first = 0, ""
         for record in records:
             if record.text.strip() or (record.text_pair or "").strip():
@@ -157,20 +156,20 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             say(f"{pairs} passed over, empty on both sides (the first: {first})")
 
     def check(self, record: Record) -> None:
-        """Refuse a pair that nothing can be scored on.
+        """Refuse a pair with an empty side, which cannot be scored.
 
         Raises:
-            UserError: with file and line.
+            UserError: naming file and line.
         """
-        for text, what in ((record.text, "text"), (record.text_pair, "translation")):
+        for text, side in ((record.text, "text"), (record.text_pair, "translation")):
             if text is None or not text.strip():
                 raise UserError(
-                    f"{record.where}: the {what} is empty; to score a run, "
+                    f"{record.where}: the {side} is empty; to score a run, "
                     "each text needs its translation"
                 )
 
     def doubt(self, records: Sequence[Record]) -> str | None:
-        """Say so if texts and translations look swapped."""
+        """Return a warning if texts and translations look swapped, else None."""
         if look_swapped(records, self.source_letters, self.target_letters):
             return (
                 "by their letters, the texts look like what this run writes and their translations "
@@ -181,21 +180,21 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     # Training.
 
     def metrics(self) -> tuple[str, ...]:
-        """Name what can pick the best step."""
+        """Return the metrics that can select the best step."""
         return ("bleu", "bleu_lowercase", "chrf", "log_likelihood")
 
     def start(self, recipe: Recipe) -> Start:
-        """Learn a tokenizer and make a model, or load those to go on from.
+        """Learn a tokenizer and create a model, or load both to continue from a trained model.
 
-        A run that is resumed loads the tokenizer that it learnt.
+        A resumed run loads the tokenizer that it learnt before.
         """
-        data, options, kept = recipe.data, recipe.options, recipe.run.out / VOCABULARY
+        data, options, vocabulary_folder = recipe.data, recipe.options, recipe.run.out / VOCABULARY
         assert isinstance(data, ParallelSettings)
         assert isinstance(options, TranslateSettings)
         if data.model is not None:
             tokenizer = TranslationTokenizer.from_pretrained(data.model, revision=data.revision)
-        elif recipe.run.resume and kept.is_dir():
-            tokenizer = TranslationTokenizer.from_pretrained(kept)
+        elif recipe.run.resume and vocabulary_folder.is_dir():
+            tokenizer = TranslationTokenizer.from_pretrained(vocabulary_folder)
         else:
             tokenizer = translator.learn_tokenizer(_counted_pairs(recipe, "counted"), options)
         torch.manual_seed(recipe.training.seed)
@@ -207,23 +206,23 @@ class Translate(Task[Record, GenerationOutput, Translation]):
                 data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
             )
         if recipe.training.gradient_checkpointing and not model.can_recompute:
-            raise _no_blocks()
+            raise _checkpointing_error()
         max_length = check_max_length(data.max_length, model.max_positions)
         return Start(tokenizer=tokenizer, model=model, max_length=max_length)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the pairs that are worth learning from, and say what is left out.
+        """Encode the pairs that pass the cleaning, and report the rejected ones.
 
-        What a run has seen decides what it is given at once, and how much it may write.
+        Sets the maximum input length and the maximum output length from the training data.
 
         Raises:
             UserError: no pair is left.
         """
-        kept = recipe.run.out / VOCABULARY
-        if recipe.data.model is None and not kept.is_dir():
-            with new_folder(kept) as vocabulary:
+        vocabulary_folder = recipe.run.out / VOCABULARY
+        if recipe.data.model is None and not vocabulary_folder.is_dir():
+            with new_folder(vocabulary_folder) as vocabulary:
                 start.tokenizer.save_pretrained(vocabulary)
         cleaning = Cleaning(max_tokens=start.max_length, max_ratio=recipe.options.max_ratio)
         pairs = encode_pairs(_counted_pairs(recipe, "tokenized"), start.tokenizer)
@@ -246,7 +245,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
 
     @classmethod
     def clean_up(cls, recipe: Recipe) -> None:
-        """Delete the tokenizer that was kept for a resumed run."""
+        """Delete the tokenizer that was stored for resuming."""
         shutil.rmtree(recipe.run.out / VOCABULARY, ignore_errors=True)
 
     def encode(
@@ -257,12 +256,12 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         *,
         labelled: bool,
     ) -> Iterator[Fitted[Example]]:
-        """Turn texts into examples that end with the ending piece, in parts where one is too long.
+        """Encode texts, each with an end-of-sequence token; a text that is too long is split.
 
-        The labels of an example are its known translation, or what its translation must begin
-        with, which the first of several parts has. How likely a known translation is cannot be
-        told where it is longer than any that the run writes, or where its text is read in parts:
-        then there are no labels. An empty text has no example.
+        The labels of an example are its reference translation if ``labelled``, else the forced
+        prefix of its translation, which goes to the first part of a split text. A reference gets no
+        labels, and so no log-likelihood, if it is longer than `longest` or its text is split. An
+        empty text gives no example.
 
         Raises:
             UserError: see `check`; or a text is too long and may not be cut.
@@ -271,30 +270,30 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             if labelled:
                 self.check(record)
                 target = [*target, tokenizer.eos_token_id]
-            blank = not record.text.strip()
+            is_empty = not record.text.strip()
             parts: list[Sequence[int]] = []
-            if not blank:
-                limit = fit.max_length - 1  # the ending piece
+            if not is_empty:
+                limit = fit.max_length - 1  # one less for the end-of-sequence token
                 parts = cut_source(record, source, tokenizer, limit=limit, rule=fit.rule)
             if labelled and (len(parts) > 1 or len(target) > self.longest):
                 target = []
-            whole = blank or fit.rule == "window"
+            uses_all = is_empty or fit.rule == "window"
             yield Fitted(
                 pieces=[
                     to_example(part, target if number == 0 else (), tokenizer)
                     for number, part in enumerate(parts)
                 ],
                 tokens_total=len(source),
-                tokens_used=len(source) if whole else sum(map(len, parts)),
+                tokens_used=len(source) if uses_all else sum(map(len, parts)),
             )
 
     def batch(
         self, examples: Sequence[Example], tokenizer: TranslationTokenizer, draw: Draw | None
     ) -> Batch:
-        """Pad examples, and their translations.
+        """Collate and pad examples and their translations.
 
-        The targets are ``labels``, (B, S), or without a draw ``prefixes``, (B, S), what each
-        translation must begin with, if any must; -100 after them.
+        The targets are ``labels``, or without a draw ``prefixes``, the forced prefixes of the
+        translations, if there are any. Both have shape (B, S) and are padded with -100.
         """
         labels = token_labels(examples)
         if draw is None:
@@ -308,31 +307,31 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of the tokens to write."""
+        """Return the summed loss of the target tokens."""
         output = forward(**batch.inputs, labels=batch.targets["labels"], reduction="sum")
         total: Tensor = output.loss
         return total
 
     def count(self, batch: Batch) -> float:
-        """Return how many tokens are to be written."""
+        """Return the number of target tokens."""
         return float((batch.targets["labels"] != IGNORED).sum())
 
     @property
     def taught_by(self) -> Literal["texts"]:
-        """A teacher writes the translations (Kim & Rush 2016, section 3.2)."""
+        """A teacher generates the translations (Kim & Rush 2016, section 3.2)."""
         return "texts"
 
     # Answers.
 
     def check_model(self, model: Model) -> None:
-        """Refuse a length that no translation has."""
+        """Refuse a maximum translation length below 1."""
         if self.longest < 1:
             raise UserError(f"longest is {self.longest}; it must be at least 1")
 
     def compute(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
-        """Write translations, and score those that are known."""
+        """Generate translations, and score reference translations."""
         return translator.translate_batch(
             cast(translator.Translator, model), batch, settings, longest=self.longest
         )
@@ -345,19 +344,19 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         settings: PredictSettings,
         tokenizer: TranslationTokenizer,
     ) -> Translation:
-        """Turn tokens into texts; those of several parts are joined, the best of each."""
+        """Decode tokens into texts; for a split text, join the best translation of each part."""
         texts = best_texts(outputs, tokenizer.target.decode)
-        best = [output.hypotheses[0].tokens for output in outputs]
+        best_tokens = [output.hypotheses[0].tokens for output in outputs]
         links = None
         if settings.alignments:
             source = [example.ids[:-1].tolist() for example in fitted.pieces]
-            weights = [output.attention for output in outputs if output.attention is not None]
+            attention = [output.attention for output in outputs if output.attention is not None]
             links = link_words(
                 record.text,
                 source,
                 texts[0].text,
-                best,
-                weights,
+                best_tokens,
+                attention,
                 tokenizer,
                 whole_words=settings.whole_words,
             )
@@ -366,7 +365,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             links=links,
             log_likelihood=sum(output.log_likelihood for output in outputs),
             tokens_known=sum(output.tokens_known for output in outputs),
-            tokens_generated=sum(len(tokens) + 1 for tokens in best),
+            tokens_generated=sum(len(tokens) + 1 for tokens in best_tokens),
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
@@ -377,28 +376,28 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         target: str | None,
         tokenizer: TranslationTokenizer,
     ) -> Aim:
-        """Explain a word of the translation, or all of it."""
+        """Explain a word of the translation, or the whole translation."""
         return aims.translated(computed, target, tokenizer)
 
     def scores(self) -> TranslationScores:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return TranslationScores(self.bleu_tokenize)
 
     def scored_by(self, settings: ScoreSettings) -> Self:
-        """Return the same task, with another tokenizer for BLEU."""
+        """Return a copy of the task with another tokenizer for BLEU."""
         return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
     def judge(self) -> Judge[Translation, Record]:
-        """Return what judges its answers."""
+        """Return the judge of its answers."""
         return judges.generated(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
 
     def card(self) -> str:
-        """Say what the run does."""
+        """Describe the run for its model card."""
         return "Translates texts; trained on texts with their translations."
 
 
 def _check_options(recipe: Recipe) -> None:
-    """Refuse options that would change nothing, and sizes of a model that has its own.
+    """Refuse options without effect, and size options for a model that is already trained.
 
     Raises:
         UserError: naming the option.
@@ -409,7 +408,7 @@ def _check_options(recipe: Recipe) -> None:
             "out"
         )
     if recipe.training.gradient_checkpointing and recipe.options.arch == "rnn":
-        raise _no_blocks()
+        raise _checkpointing_error()
     if recipe.data.model is None:
         if recipe.data.prune is not None:
             raise UserError("--prune takes heads out of a trained run: give --model too")
@@ -420,13 +419,13 @@ def _check_options(recipe: Recipe) -> None:
     left_out(recipe.options, options, "is for a model from scratch: leave out it or --model")
 
 
-def _no_blocks() -> UserError:
+def _checkpointing_error() -> UserError:
     return UserError(
         "--gradient-checkpointing is for a Transformer: lower --batch-tokens to save the memory of "
         "a recurrent translator"
     )
 
 
-def _counted_pairs(recipe: Recipe, what: str) -> Iterator[Record]:
-    """Stream the training data, and show how many pairs have been read, counted or tokenized."""
-    return counted(read_pairs(recipe.data.train, recipe.columns), f"pairs {what}")
+def _counted_pairs(recipe: Recipe, verb: str) -> Iterator[Record]:
+    """Stream the training data; show progress as pairs read, counted or tokenized."""
+    return counted(read_pairs(recipe.data.train, recipe.columns), f"pairs {verb}")

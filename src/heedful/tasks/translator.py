@@ -1,6 +1,6 @@
-"""The models that translate: made, and asked; and the vocabularies that they start with.
+"""Create translation models and their vocabularies, and generate translations.
 
-Shapes: B examples of a batch, E tokens of the text to read, S of the text to write.
+Shapes: B examples of a batch, E source tokens, S target tokens.
 """
 
 from collections import Counter
@@ -34,16 +34,16 @@ from heedful.tokens.learning import count_spaced, learn_translation
 
 Translator: TypeAlias = Transformer | RnnSearch
 
-_TOGETHER = 1024
-"""Pairs whose words are counted at once."""
+_CHUNK_SIZE = 1024
+"""Number of pairs per call of the word counter."""
 
 
 def learn_tokenizer(pairs: Iterable[Record], settings: TranslateSettings) -> TranslationTokenizer:
-    """Learn the vocabularies of texts and their translations."""
+    """Learn the source and target vocabularies."""
     source: Counter[str] = Counter()
     target: Counter[str] = Counter()
     stream = iter(pairs)
-    while chunk := list(islice(stream, _TOGETHER)):
+    while chunk := list(islice(stream, _CHUNK_SIZE)):
         source.update(count_spaced(record.text for record in chunk))
         target.update(count_spaced(record.text_pair or "" for record in chunk))
     return learn_translation(
@@ -54,7 +54,7 @@ def learn_tokenizer(pairs: Iterable[Record], settings: TranslateSettings) -> Tra
 def new_model(
     settings: TranslateSettings, tokenizer: TranslationTokenizer, *, dropout: float | None
 ) -> Translator:
-    """Make a model from scratch for a tokenizer."""
+    """Create a model from scratch for a tokenizer."""
     common: dict[str, Any] = {
         "vocab_size": tokenizer.source.vocab_size,
         "decoder_vocab_size": tokenizer.target.vocab_size,
@@ -78,20 +78,20 @@ def new_model(
 def translate_batch(
     model: Translator, batch: Batch, settings: PredictSettings, *, longest: int
 ) -> list[GenerationOutput]:
-    """Write the translation of each example, and score it where it is known.
+    """Generate a translation of each example, and score its reference translation if given.
 
     Args:
         model: the model.
-        batch: the texts; of the targets, ``labels`` are the known translations, (B, S), and
-            ``prefixes`` what each translation must begin with, (B, S), -100 after it.
-        settings: how to search.
-        longest: the most tokens of a translation, unless the settings say.
+        batch: the source texts. The targets may hold ``labels``, the reference translations, and
+            ``prefixes``, the forced prefixes. Both have shape (B, S) and are padded with -100.
+        settings: the search settings.
+        longest: maximum number of tokens of a translation, unless the settings override it.
     """
-    known = [(0.0, 0)] * batch.num_examples
+    scores = [(0.0, 0)] * batch.num_examples
     labels = batch.targets.get("labels")
     if labels is not None and labels.shape[1]:
         output = model(**batch.inputs, labels=labels)
-        known = known_scores(output.logits, output.positions, labels)
+        scores = known_scores(output.logits, output.positions, labels)
     hypotheses = _search(model, batch, settings, longest)
     attention: list[NDArray[np.float32] | None] = [None] * batch.num_examples
     if settings.alignments:
@@ -101,7 +101,7 @@ def translate_batch(
             hypotheses=texts, log_likelihood=log_likelihood, tokens_known=tokens, attention=weights
         )
         for texts, (log_likelihood, tokens), weights in zip(
-            hypotheses, known, attention, strict=True
+            hypotheses, scores, attention, strict=True
         )
     ]
 
@@ -141,11 +141,11 @@ def _unpadded(prefixes: torch.Tensor) -> list[list[int]]:
 def _attention(
     model: Translator, batch: Batch, texts: Sequence[Hypothesis]
 ) -> Iterator[NDArray[np.float32]]:
-    """Yield the attention of each text that was written. Each of shape (S, E)."""
+    """Yield the cross-attention weights of each generated text. Each of shape (S, E)."""
     end, ids = (model.config.eos_token_id,), batch.inputs["input_ids"]
-    # The end of a text that was stopped may have no position, and no text is read without a token.
+    # A text stopped at the length limit has no position for an end token, and no row may be empty.
     rows = [torch.tensor(text.tokens + end * (text.ended or not text.tokens)) for text in texts]
     targets = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=IGNORED)
     weights = model.align(ids, batch.inputs.get("attention_mask"), targets.to(ids.device))
-    for text, weight in zip(texts, weights.float().cpu(), strict=True):
-        yield weight[: len(text.tokens)].numpy()
+    for text, text_weights in zip(texts, weights.float().cpu(), strict=True):
+        yield text_weights[: len(text.tokens)].numpy()

@@ -1,4 +1,4 @@
-"""Text to ids with exact character offsets, and for translation back to the exact text."""
+"""Tokenizers: text to ids with exact offsets; for translation, also back to the exact text."""
 
 from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (

@@ -1,8 +1,8 @@
-"""Tokens that are matched whole, before a text is split into words: special and other added ones.
+"""Added tokens, special or not, which are matched whole before a text is split into words.
 
-The rules are those of ``tokenizers``: of several that begin at one place the longest is taken; a
-token may ask for the white space around it, or for no word right beside it; and those that are
-marked as normalized are looked for in what the others leave.
+The rules follow ``tokenizers``. Of several matches at one position, the longest wins. A token may
+absorb the white space around it, or match only as a whole word. Tokens that are marked as
+normalized are matched last, in the text between the others.
 """
 
 import re
@@ -21,24 +21,24 @@ class Part(NamedTuple):
     start: int
     stop: int
     token: str | None
-    """The added token that it is; None for text between such."""
+    """The added token; None for text between added tokens."""
 
 
 class _Pass(NamedTuple):
-    """What is looked for at once."""
+    """One pass of matching over a text."""
 
     pattern: re.Pattern[str]
     tokens: Mapping[str, str]
-    """The text that is looked for, and the token that it is of."""
+    """The text to match -> its token."""
 
 
 class AddedTokens:
     """Finds added tokens in texts.
 
     Args:
-        vocabulary: the tokens, with the special and the other added ones.
-        rewrite: what becomes of a text before those are looked for that are marked as normalized;
-            for their own texts, too.
+        vocabulary: the vocabulary, with special and other added tokens.
+        rewrite: normalizes a text before matching tokens that are marked as normalized. It also
+            applies to the texts of these tokens.
     """
 
     def __init__(
@@ -46,34 +46,36 @@ class AddedTokens:
     ) -> None:
         self._special = special = vocabulary.special
         self.ids = vocabulary.added_ids()
-        """Each of them and its id."""
+        """Added token -> its id."""
         early = {token: token for token in self.ids if token not in special.normalized}
         late = {rewrite(token): token for token in self.ids if token in special.normalized}
         late.pop("", None)
         self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
         self._find_start = _starts((*early, *late)).search
-        takers = special.lstrip | special.rstrip | special.single_word
-        self.letters = {token for token in early if len(token) == 1 and token not in takers}
-        """Those of one character that are tokens whatever is beside them."""
+        context_sensitive = special.lstrip | special.rstrip | special.single_word
+        self.letters = {
+            token for token in early if len(token) == 1 and token not in context_sensitive
+        }
+        """Single-character tokens that match regardless of their neighbours."""
         self._find_other = _pattern({*early, *late} - self.letters).search
         self.take_neighbours = bool(special.single_word)
-        """Whether what stands beside a token decides if it is one."""
+        """Whether any token matches only as a whole word."""
         self.take_spaces = bool(special.lstrip or special.rstrip)
-        """Whether the white space beside a token may be part of it."""
+        """Whether any token absorbs the white space beside it."""
 
     def are_in(self, text: str) -> bool:
-        """Tell whether there may be such tokens in a text."""
-        # Looking for a character is much faster than looking for a token.
+        """Return whether a text may contain added tokens."""
+        # Searching for a first character is much faster than searching for a token.
         return self._find_start(text) is not None and any(
             one.pattern.search(text) for one in self._passes
         )
 
     def others_are_in(self, text: str) -> bool:
-        """Tell whether there may be such tokens in a text besides `letters`."""
+        """Return whether a text may contain added tokens other than `letters`."""
         return self._find_other(text) is not None
 
     def split(self, text: str) -> list[Part]:
-        """Cut a text at such tokens. White space that a token takes is part of it."""
+        """Split a text at added tokens. A token's part includes the white space it absorbs."""
         return [
             piece
             for part in self.split_early(text)
@@ -81,40 +83,40 @@ class AddedTokens:
         ]
 
     def split_early(self, text: str) -> list[Part]:
-        """Cut a text at those that are not marked as normalized."""
+        """Split a text at the added tokens that are not marked as normalized."""
         return [*self._split(text, Part(0, len(text), None), self._passes[0])]
 
     def split_late(self, rewritten: str) -> list[Part]:
-        """Cut a text that has been rewritten at those that are marked as normalized."""
+        """Split a rewritten text at the added tokens that are marked as normalized."""
         return [*self._split(rewritten, Part(0, len(rewritten), None), self._passes[1])]
 
-    def _split(self, text: str, part: Part, one: "_Pass") -> Iterator[Part]:
-        """Cut a part of a text, of which nothing around it is seen."""
-        special, done = self._special, part.start
-        for match in one.pattern.finditer(text, part.start, part.stop):
-            (start, stop), token = match.span(), one.tokens[match.group()]
+    def _split(self, text: str, part: Part, matcher: "_Pass") -> Iterator[Part]:
+        """Split a part of a text, ignoring the text around it."""
+        special, last_end = self._special, part.start
+        for match in matcher.pattern.finditer(text, part.start, part.stop):
+            (start, stop), token = match.span(), matcher.tokens[match.group()]
             if token in special.single_word and (
                 (start > part.start and _is_word(text[start - 1]))
                 or (stop < part.stop and _is_word(text[stop]))
             ):
                 continue
             if token in special.lstrip:
-                start = done + len(text[done:start].rstrip(_STRIPPED))
+                start = last_end + len(text[last_end:start].rstrip(_STRIPPED))
             if token in special.rstrip:
                 stop = part.stop - len(text[stop : part.stop].lstrip(_STRIPPED))
-            if done < start:
-                yield Part(done, start, None)
+            if last_end < start:
+                yield Part(last_end, start, None)
             yield Part(start, stop, token)
-            done = stop
-        if done < part.stop or part.start == part.stop:
-            yield Part(done, part.stop, None)
+            last_end = stop
+        if last_end < part.stop or part.start == part.stop:
+            yield Part(last_end, part.stop, None)
 
 
 def bare(text: str, part: Part) -> Part:
-    """Return a token's part of a text without the white space that it took."""
-    taken = text[part.start : part.stop]
-    start = part.start + len(taken) - len(taken.lstrip(_STRIPPED))
-    return Part(start, start + len(taken.strip(_STRIPPED)), part.token)
+    """Return a token's part without the white space it absorbed."""
+    matched = text[part.start : part.stop]
+    start = part.start + len(matched) - len(matched.lstrip(_STRIPPED))
+    return Part(start, start + len(matched.strip(_STRIPPED)), part.token)
 
 
 def _pattern(tokens: Collection[str]) -> re.Pattern[str]:
@@ -123,7 +125,7 @@ def _pattern(tokens: Collection[str]) -> re.Pattern[str]:
 
 
 def _starts(tokens: Collection[str]) -> re.Pattern[str]:
-    """Return what matches the first character of any token; nothing where there are none."""
+    """Return a pattern for the first character of any token; without tokens it never matches."""
     starts = "".join(re.escape(start) for start in sorted({token[0] for token in tokens}))
     return re.compile(f"[{starts}]" if starts else "(?!)")
 

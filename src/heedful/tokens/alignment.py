@@ -1,8 +1,8 @@
-"""Texts in which characters become others, in other number, and where each of these came from.
+"""Text rewriting that tracks the source of each character.
 
-A change is a character with a number: 0 takes the place of the next character of the text, -n that
-of the next and of the n behind it, and 1 comes from the character that the last change was of. That
-is how the compiled reference counts, and so offsets are its own, to the letter.
+A change is a new character with a number: 0 if it replaces the next character of the text, -n if it
+replaces the next character and the n after it, or 1 if it has the same source as the previous
+change. The compiled reference counts in the same way, so offsets match it exactly.
 """
 
 from collections.abc import Callable
@@ -13,36 +13,37 @@ from heedful.tokens.normalize import Sourced
 
 Changes = list[tuple[str, int]]
 _MAX_CLUSTER = 5
-"""Bytes of the longest cluster for which the reference looks up a rule."""
+"""UTF-8 bytes of the longest cluster for which the reference looks up a rule."""
 
 
 def placed(changes: Changes, sources: list[int]) -> Sourced:
-    """Return the text that changes make, and the source of each of its characters.
+    """Return the text that changes produce, and the source of each of its characters.
 
     Args:
-        changes: what becomes of a text.
-        sources: the source of each character of that text.
+        changes: the changes to a text.
+        sources: the source of each character of the original text.
     """
     new_sources: list[int] = []
-    at = 0
+    source_index = 0
     for _, change in changes:
-        new_sources.append(sources[at - 1 if change > 0 else at])
-        at += 1 - change
+        new_sources.append(sources[source_index - 1 if change > 0 else source_index])
+        source_index += 1 - change
     return "".join(character for character, _ in changes), new_sources
 
 
 def with_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, int]:
-    """Apply rules for texts as the compiled reference does.
+    """Apply normalisation rules like the compiled reference.
 
-    SentencePiece looks for the longest text that has a rule. The reference looks for a rule for
-    each character with the marks on it, if they have fewer than six bytes, else for each alone.
+    SentencePiece looks up the longest string with a rule. The reference looks up each character
+    with its marks, if the cluster has fewer than six bytes. Otherwise it looks up every character
+    separately.
 
     Args:
         text: the text.
-        image: returns what a rule makes of a text, or None where none is for it.
+        image: returns a rule's replacement for a string, or None if no rule matches.
 
     Returns:
-        The changes, and how many characters are dropped before the first.
+        The changes, and the number of characters dropped before the first change.
     """
     changes: Changes = []
     dropped = 0
@@ -56,7 +57,7 @@ def with_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, 
             character, number = changes[-1]
             changes[-1] = character, number + more
         elif more < 0:
-            # The reference forgets these, and all offsets that follow are off by so many.
+            # The reference ignores these, so all its later offsets are off by their number.
             dropped -= more
 
     for cluster in clusters(text):
@@ -72,42 +73,42 @@ def with_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, 
 
 
 def in_normal_form(text: str, *, compatible: bool, composed: bool) -> Changes:
-    """Decompose a text, put its marks in order, and compose it if ``composed``."""
+    """Decompose a text, order its marks canonically, and compose it if ``composed``."""
     changes: Changes = []
     marks: list[tuple[int, str, int]] = []
     for character in text:
-        for number, part in enumerate(decomposed(character, compatible=compatible)):
-            rank = combining_class(part)
-            if rank:
-                marks.append((rank, part, min(number, 1)))
+        for part_index, part in enumerate(decomposed(character, compatible=compatible)):
+            mark_class = combining_class(part)
+            if mark_class:
+                marks.append((mark_class, part, min(part_index, 1)))
                 continue
-            changes += _in_order(marks)
+            changes += _sorted_marks(marks)
             marks.clear()
-            changes.append((part, min(number, 1)))
-    changes += _in_order(marks)
+            changes.append((part, min(part_index, 1)))
+    changes += _sorted_marks(marks)
     return _composed(changes) if composed else changes
 
 
-def _in_order(marks: list[tuple[int, str, int]]) -> Changes:
+def _sorted_marks(marks: list[tuple[int, str, int]]) -> Changes:
     ordered = sorted(marks, key=lambda mark: mark[0])
     return [(character, number) for _, character, number in ordered]
 
 
 def _composed(changes: Changes) -> Changes:
-    """Join each character that others stand on with those of them with which it makes one."""
+    """Compose each base character with those of its marks with which it forms one character."""
     composed: Changes = []
     base = -1
-    last_rank = 0
+    last_class = 0
     for character, number in changes:
-        rank = combining_class(character)
-        if base >= 0 and (rank > last_rank or len(composed) == base + 1):
-            whole = composition(composed[base][0], character)
-            if whole:
-                composed[base] = whole, composed[base][1] + number - 1
+        mark_class = combining_class(character)
+        if base >= 0 and (mark_class > last_class or len(composed) == base + 1):
+            combined = composition(composed[base][0], character)
+            if combined:
+                composed[base] = combined, composed[base][1] + number - 1
                 continue
-        if not rank:
-            base, last_rank = len(composed), 0
+        if not mark_class:
+            base, last_class = len(composed), 0
         else:
-            last_rank = rank
+            last_class = mark_class
         composed.append((character, number))
     return composed

@@ -18,13 +18,13 @@ class PieceArrays:
     """The pieces of R texts, N in all."""
 
     ids: Indices
-    """(N,)"""
+    """(N,) Token ids."""
     begins: Indices
-    """(N,) Where a piece starts in its text, in characters; empty where that was not asked for."""
+    """(N,) Start of each piece in its text, in characters; empty if not requested."""
     ends: Indices
-    """(N,) Where it ends."""
+    """(N,) End of each piece; empty if not requested."""
     bounds: Indices
-    """(R + 1,) Where the pieces of each text start, and where the last ones end."""
+    """(R + 1,) Index of the first piece of each text, and the end of the last text."""
 
     def ids_of(self, index: int) -> list[int]:
         """See `PieceBatch`."""
@@ -57,35 +57,35 @@ class PieceArrays:
         return replace(self, bounds=self.bounds[bounds_of(np.array(counts, np.int64))])
 
     def shifted(self, shifts: Indices) -> "PieceArrays":
-        """Return the same pieces, in texts that start later by so many characters each."""
+        """Return the pieces with the offsets of each text shifted by a number of characters."""
         if not len(self.begins):
             return self
         each = np.repeat(shifts, np.diff(self.bounds))
         return replace(self, begins=self.begins + each, ends=self.ends + each)
 
     def id_lists(self) -> list[list[int]]:
-        """Return the ids of each text."""
-        # Row by row: one list of them all would be in memory twice, and in no cache when it is cut.
+        """Return the token ids of each text."""
+        # Convert row by row: one large list would double the memory and miss the cache when cut.
         ids = _as_objects(self.ids)
         return [ids[start:end].tolist() for start, end in pairwise(self.bounds.tolist())]
 
 
-_SHARED = tuple(2**bits for bits in range(16, 19))
-"""How many whole numbers from 0 lists share, instead of a new object for each item of each: no more
-than they need."""
+_TABLE_SIZES = tuple(2**bits for bits in range(16, 19))
+"""Sizes of the tables of shared int objects, which avoid a new object for each list item. The
+smallest sufficient table is used."""
 
 
 def as_list(array: Indices) -> list[int]:
-    """Return the items of an array, none below 0, as Python's numbers."""
+    """Return the items of an array, all non-negative, as Python ints."""
     items: list[int] = _as_objects(array).tolist()
     return items
 
 
 def _as_objects(array: Indices) -> Indices | NDArray[np.object_]:
-    """Return an array of Python's numbers, or where one is large the array itself."""
+    """Return an array of shared Python ints, or the array itself if a value is too large."""
     largest = array.max(initial=0)
-    enough = next((count for count in _SHARED if largest < count), None)
-    return array if enough is None else _shared_numbers(enough).take(array)
+    table_size = next((count for count in _TABLE_SIZES if largest < count), None)
+    return array if table_size is None else _shared_numbers(table_size).take(array)
 
 
 @cache
@@ -94,7 +94,7 @@ def _shared_numbers(count: int) -> NDArray[np.object_]:
 
 
 def as_arrays(lists: PieceLists) -> PieceArrays:
-    """Return the pieces of many texts as arrays, given as lists."""
+    """Convert the pieces of many texts from lists to arrays."""
     offsets = np.array(lists.offsets, np.int64).reshape(-1, 2)
     return PieceArrays(
         ids=np.array(lists.ids, np.int64),
@@ -105,7 +105,7 @@ def as_arrays(lists: PieceLists) -> PieceArrays:
 
 
 def joined(parts: Sequence[PieceArrays]) -> PieceArrays:
-    """Put the pieces of several lists of texts together."""
+    """Concatenate the pieces of several batches of texts."""
     return PieceArrays(
         ids=np.concatenate([part.ids for part in parts]),
         begins=np.concatenate([part.begins for part in parts]),
@@ -115,18 +115,18 @@ def joined(parts: Sequence[PieceArrays]) -> PieceArrays:
 
 
 def bounds_of(sizes: Indices) -> Indices:
-    """Return where ranges of these sizes start, one behind the other, and where the last ends."""
+    """Return the start of each of consecutive ranges with these sizes, and the end of the last."""
     bounds = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=bounds[1:])
     return bounds
 
 
 def ranges(starts: Indices, sizes: Indices) -> Indices:
-    """Return the numbers of all ranges, one range after the other.
+    """Concatenate ranges of consecutive integers.
 
     Args:
-        starts: the first number of each range. Shape (R,).
-        sizes: how many numbers each has. Shape (R,).
+        starts: the first integer of each range. Shape (R,).
+        sizes: the length of each range. Shape (R,).
     """
     bounds = bounds_of(sizes)
     return np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], sizes)

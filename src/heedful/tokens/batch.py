@@ -1,4 +1,4 @@
-"""The texts that a tokenizer is called with, as a list of single texts and pairs."""
+"""Normalize the text arguments of a tokenizer call to lists of single texts and pairs."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, cast
 from heedful.errors import UserError
 
 Words = str | Sequence[str]
-"""A text, or a text as the words it was split into."""
+"""A text as a string or as a list of words."""
 Texts = Words | Sequence[Words] | Sequence[tuple[str, str]]
-"""What a call takes: one text or many, each as it is, as words, or as a pair."""
+"""The text argument of a call: one or more texts, each a string, a list of words, or a pair."""
 
 
 class Samples(NamedTuple):
@@ -16,22 +16,22 @@ class Samples(NamedTuple):
 
     firsts: Sequence[Words]
     seconds: Sequence[Words | None]
-    """The second text of each pair; None where a text is single."""
+    """The second text of each pair; None for single texts."""
     many: bool
-    """Whether the call was for a list of texts."""
+    """Whether the call received a list of texts."""
 
 
 def samples_of(text: Texts, text_pair: Texts | None, *, words: bool) -> Samples:
     """Return the samples of a call.
 
     Args:
-        text: one text or many; with ``words``, one list of words or many. Many texts may also be
-            pairs, of two texts each, where there is no ``text_pair``.
+        text: one text or a list; with ``words``, one list of words or a list of these. Without
+            ``text_pair``, a list may also contain pairs of texts.
         text_pair: the second texts, in the same form.
-        words: whether texts are given as words.
+        words: whether texts are lists of words.
 
     Raises:
-        UserError: something is not text, or there are not as many second texts as first.
+        UserError: a value is not text, or the numbers of first and second texts differ.
     """
     many = _is_list(text) and (not words or (len(text) > 0 and _is_list(text[0])))
     if not many:
@@ -69,7 +69,7 @@ def _one(name: str, index: int, item: Any, words: bool) -> tuple[Words, Words | 
 
 
 def _checked(name: str, value: Any, words: bool) -> Words:
-    """Check the type of a text, or of a list of words, and return it."""
+    """Check the type of a text or a list of words, and return it."""
     if not words:
         if isinstance(value, str):
             return value

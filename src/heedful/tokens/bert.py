@@ -1,4 +1,4 @@
-"""BERT's tokenizer, and those that are like it: words cut into the longest pieces."""
+"""WordPiece tokenizers: BERT, DistilBERT, ELECTRA and MPNet."""
 
 import os
 from collections.abc import Collection
@@ -27,18 +27,19 @@ from heedful.tokens.wordpiece_folder import (
 
 
 class BertTokenizer(ModelTokenizer):
-    """Text to token ids with exact offsets, and back, as ``BertTokenizerFast`` does it.
+    """Converts text to token ids with exact offsets, and back, like ``BertTokenizerFast``.
 
-    See `ModelTokenizer` for the few differences.
+    `ModelTokenizer` lists the few differences.
 
     Args:
-        vocab_file: a ``vocab.txt``, one token a line, or a vocabulary.
-        do_lower_case: whether text is put in lower case.
-        strip_accents: whether accents are dropped; None does as ``do_lower_case``.
-        tokenize_chinese_chars: whether each ideograph is a word by itself.
-        never_split: words that are looked up as they are where they stand between spaces.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        vocab_file: a ``vocab.txt`` with one token per line, or a vocabulary.
+        do_lower_case: whether to lowercase text.
+        strip_accents: whether to strip accents; None means the value of ``do_lower_case``.
+        tokenize_chinese_chars: whether each ideograph is a separate word.
+        never_split: words that are looked up whole when surrounded by spaces.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` removes spaces before English punctuation
+            by default.
 
     Raises:
         UserError: the vocabulary is damaged or lacks a special token.
@@ -102,12 +103,13 @@ class BertTokenizer(ModelTokenizer):
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
-        """Read the tokenizer of a model's folder.
+        """Load the tokenizer of a model folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            do_lower_case: see the class. This and what follows wins over what the folder says.
+            do_lower_case: see the class. This and the following arguments override the folder's
+                settings.
             strip_accents: see the class.
             tokenize_chinese_chars: see the class.
             never_split: see the class.
@@ -136,7 +138,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
-        tokenizer._read_types(files)
+        tokenizer._apply_token_types(files)
         types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
         return tokenizer
@@ -154,7 +156,7 @@ class BertTokenizer(ModelTokenizer):
         write_folder(Path(folder), self.kind, self.vocabulary, settings, told=self.token_types)
 
     def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
+        """Return everything that affects token ids, as JSON-serializable values."""
         return [
             [self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars],
             [sorted(self.never_split), self.all_special_tokens],
@@ -176,7 +178,7 @@ class ElectraTokenizer(BertTokenizer):
 
 
 class MPNetTokenizer(BertTokenizer):
-    """MPNet's tokenizer: BERT's words, between RoBERTa's special tokens.
+    """MPNet's tokenizer: BERT's word pieces with RoBERTa's special tokens.
 
     Rows are ``<s> text </s>`` and ``<s> first </s></s> second </s>``.
     """
@@ -185,20 +187,20 @@ class MPNetTokenizer(BertTokenizer):
 
     @property
     def bos_token(self) -> str:
-        """Begins a row, too: another name."""
+        """Alias of ``cls_token``."""
         return self.cls_token
 
     @property
     def bos_token_id(self) -> int:
-        """Its id."""
+        """Alias of ``cls_token_id``."""
         return self.cls_token_id
 
     @property
     def eos_token(self) -> str:
-        """Ends a text, too: another name."""
+        """Alias of ``sep_token``."""
         return self.sep_token
 
     @property
     def eos_token_id(self) -> int:
-        """Its id."""
+        """Alias of ``sep_token_id``."""
         return self.sep_token_id

@@ -1,4 +1,4 @@
-"""Words -> token ids by byte pairs (Sennrich et al. 2016), on bytes (Radford et al. 2019)."""
+"""Byte-pair encoding of words (Sennrich et al. 2016) at byte level (Radford et al. 2019)."""
 
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
@@ -6,31 +6,33 @@ from itertools import pairwise, repeat
 
 from heedful.errors import UserError
 
-_SHOWN = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-"""Bytes that vocabularies write as the characters of the same number."""
-_OTHERS = [byte for byte in range(256) if byte not in _SHOWN]
-ALPHABET = tuple(chr(byte if byte in _SHOWN else 256 + _OTHERS.index(byte)) for byte in range(256))
-"""The character that stands for each byte in a vocabulary. It is never a space or a control."""
+_PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+"""Bytes that vocabularies write as the character with the same code."""
+_NOT_PRINTABLE = [byte for byte in range(256) if byte not in _PRINTABLE]
+ALPHABET = tuple(
+    chr(byte if byte in _PRINTABLE else 256 + _NOT_PRINTABLE.index(byte)) for byte in range(256)
+)
+"""The character for each byte in a vocabulary, never a space or a control character."""
 
 Pair = tuple[str, str]
-"""Two tokens that, side by side, become one."""
+"""Two adjacent tokens that merge into one."""
 
-_SHORT = 128
-"""Bytes of the longest word whose pairs are looked through anew after each merge; in longer ones a
-heap keeps them in order, which takes more time a merge and less with the length."""
+_MAX_SCANNED_BYTES = 128
+"""Bytes of the longest word whose pairs are all scanned after each merge. Longer words use a heap,
+which costs more per merge but scales better with the length."""
 _NEVER = 2**62
 
 
 class BytePairs:
-    """Cuts words into tokens: of all pairs side by side, the one learnt first becomes one token.
+    """Splits words into tokens: repeatedly merges the adjacent pair with the lowest rank.
 
     Args:
         ids: token -> id, with a token for each byte.
-        merges: the pairs, in the order in which they were learnt.
-        source: where they are from, for messages.
+        merges: the pairs, in the order learnt.
+        source: where the vocabulary comes from, for messages.
 
     Raises:
-        UserError: a byte has no token, or a pair is none of tokens that make a token.
+        UserError: a byte has no token, or the tokens of a pair or its merged token do not exist.
     """
 
     def __init__(self, ids: Mapping[str, int], merges: Sequence[Pair], *, source: str) -> None:
@@ -42,9 +44,9 @@ class BytePairs:
         self.byte_ids = [ids[character] for character in ALPHABET]
         """The id of the token of each byte."""
         self.ranks: dict[tuple[int, int], int] = {}
-        """Ids side by side -> when their pair was learnt."""
+        """Pair of adjacent ids -> its rank, the order in which pairs were learnt."""
         self.joined: list[int] = []
-        """What the pair of each rank becomes."""
+        """The id of the merged token of each rank."""
         for rank, (left, right) in enumerate(merges):
             try:
                 self.ranks[ids[left], ids[right]] = rank
@@ -56,9 +58,11 @@ class BytePairs:
                 ) from None
 
     def ids(self, word: bytes) -> tuple[int, ...]:
-        """Return the ids of a word."""
+        """Return the token ids of a word."""
         pieces = list(map(self.byte_ids.__getitem__, word))
-        return tuple(self._merged(pieces) if len(pieces) <= _SHORT else self._merged_long(pieces))
+        return tuple(
+            self._merged(pieces) if len(pieces) <= _MAX_SCANNED_BYTES else self._merged_long(pieces)
+        )
 
     def _merged(self, pieces: list[int]) -> list[int]:
         rank_of, joined = self.ranks.get, self.joined
@@ -77,17 +81,17 @@ class BytePairs:
         return pieces
 
     def _merged_long(self, pieces: list[int]) -> list[int]:
-        """Merge in the same order; a piece that became part of the one before it is -1."""
+        """Merge in the same order with a heap. A piece merged into the one before it becomes -1."""
         rank_of, joined, size = self.ranks.get, self.joined, len(pieces)
         following, preceding = list(range(1, size + 1)), list(range(-1, size - 1))
-        # A pair's rank and place in one number: of equal ranks, the leftmost comes first.
+        # Encode rank and position of a pair in one number: of equal ranks, the leftmost is first.
         ranks = map(rank_of, pairwise(pieces))
         heap = [rank * size + index for index, rank in enumerate(ranks) if rank is not None]
         heapify(heap)
         while heap:
             rank, index = divmod(heappop(heap), size)
             after = following[index]
-            # Of a pair that is no more, the numbers are still there.
+            # Skip stale heap entries, whose pair no longer exists.
             if (
                 pieces[index] < 0
                 or after == size
@@ -101,9 +105,9 @@ class BytePairs:
             before = preceding[index]
             for left, right in ((before, index), (index, after)):
                 if left >= 0 and right < size:
-                    new = rank_of((pieces[left], pieces[right]))
-                    if new is not None:
-                        heappush(heap, new * size + left)
+                    new_rank = rank_of((pieces[left], pieces[right]))
+                    if new_rank is not None:
+                        heappush(heap, new_rank * size + left)
         return [piece for piece in pieces if piece >= 0]
 
 
@@ -111,7 +115,7 @@ _BYTES = {character: byte for byte, character in enumerate(ALPHABET)}
 
 
 def spelled(tokens: Sequence[str]) -> bytes:
-    """Return the bytes that tokens spell; one that is not of `ALPHABET` is taken as it is."""
+    """Return the bytes that tokens spell; a token with other characters than `ALPHABET` as is."""
     parts = (
         bytes(map(_BYTES.__getitem__, token))
         if _BYTES.keys() >= set(token)

@@ -1,8 +1,8 @@
-"""Many texts -> pieces by array operations: words are told apart and looked up all at once.
+"""Encode many texts with array operations, which split and look up all words in a batch.
 
-The results are those of the plain encoders, to which a stretch is handed that has anything unusual
-in it, such as a long word. An operation on arrays costs a microsecond however short they are, so
-this pays for thousands of characters, not for a sentence.
+The results equal those of the plain encoders, which handle chunks with anything unusual, such as a
+long word. Every array operation costs at least a microsecond. So this pays off for thousands of
+characters, not for a single sentence.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from heedful.tokens.lexicon import Entries, Lexicon
 from heedful.tokens.pieces import PieceLists
 
 BLOCK = 2**17
-"""Characters that are worked on together: so few that the arrays stay in a processor's cache."""
+"""Characters per block, small enough that the arrays stay in the processor's cache."""
 _END = " " * MAX_LETTERS
 _STEP = 256
-"""Characters in which a place to cut a long part at is looked for first."""
+"""Characters of the first range that is searched for a position to cut a long part."""
 _HARD_SHARE = 8
-"""Where more than one in so many words is in a chunk of its own, arrays are in the way."""
+"""If more than one word in this many belongs to a hard chunk, array operations do not pay off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -34,59 +34,59 @@ class BlockWords:
     """The W words of a block of texts, in order."""
 
     symbols: NDArray[np.uint8]
-    """What their letters are spelt with; 24 more follow the start of each word."""
+    """Symbols that spell the words. At least 24 symbols follow the start of each word."""
     places: Indices
-    """(W,) Where each word starts among the symbols."""
+    """(W,) Start of each word among the symbols."""
     sizes: Indices
-    """(W,) Its number of symbols."""
+    """(W,) Number of symbols of each word."""
     starts: Indices
-    """(W,) Where it starts in the block, in characters."""
+    """(W,) Start of each word in the block, in characters."""
     numbers: Indices
-    """(W,) Its number in the lexicon where that is known; -1 where its symbols tell it. Those of
-    words in hard chunks have no meaning."""
+    """(W,) Lexicon number of each word, if known; -1 if it must be looked up by its symbols. The
+    numbers of words in hard chunks are meaningless."""
     hard_starts: Indices
-    """(C,) Where each chunk starts that arrays cannot treat, in characters. Chunks hold whole
-    words, among them all of more than 16 symbols that have no number."""
+    """(C,) Start of each hard chunk, which array operations cannot handle, in characters. Hard
+    chunks consist of whole words, including all words of more than 16 symbols without a number."""
     hard_ends: Indices
-    """(C,) Where it ends."""
+    """(C,) End of each hard chunk, in characters."""
 
 
 class WordSplitter(Protocol):
-    """Tells the words of texts, by operations on arrays."""
+    """Splits texts into words with array operations."""
 
     separator: str
-    """What stands before each text of a block, and behind the last."""
+    """The string before each text of a block, and after the last."""
 
     def parts(self, text: str, longest: int) -> list[slice]:
-        """Cut a text to parts whose pieces are its pieces: those of a block have to be short.
+        """Cut a text into parts that are short enough for a block, without changing its pieces.
 
         Args:
             text: the text.
-            longest: the most characters of a part, where that can be.
+            longest: maximum characters of a part, where possible.
         """
 
     def words(self, texts: Sequence[str], block: str, text_starts: Indices) -> BlockWords:
         """Return the words of a block.
 
         Args:
-            texts: its texts, R in all.
+            texts: the R texts of the block.
             block: a separator and a text, R times, then a separator and `MAX_LETTERS` spaces.
-            text_starts: where each text starts, and where one more would. Shape (R + 1,).
+            text_starts: start of each text, and of a hypothetical next text. Shape (R + 1,).
         """
 
     def are_whole(self, texts: Sequence[str]) -> bool:
-        """Tell whether none of the texts has to be cut, for another reason than its length."""
+        """Return whether none of the texts must be cut for a reason other than its length."""
 
 
 class BulkEncoder:
-    """Turns many texts into pieces.
+    """Converts many texts to pieces.
 
     Args:
-        splitter: what tells words.
-        lexicon: what knows the pieces of words.
-        chunk_ids: hard chunk -> its ids.
+        splitter: splits texts into words.
+        lexicon: looks up the pieces of words.
+        chunk_ids: hard chunk -> its token ids.
         chunk_pieces: hard chunk -> its pieces.
-        plain: the way to the pieces of texts one by one, with offsets or without.
+        plain: encodes texts one by one, with or without offsets.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class BulkEncoder:
 
     def encode(self, texts: Sequence[str], *, located: bool) -> PieceArrays:
         """Return the pieces of all texts, with offsets if ``located``."""
-        with self._lock:  # what is remembered changes step by step
+        with self._lock:  # updates of the caches are not atomic
             if max(map(len, texts), default=0) <= BLOCK and self._splitter.are_whole(texts):
                 return joined([self._encoded(block, located) for block in _blocks(texts)])
             cuts = [self._splitter.parts(text, BLOCK) for text in texts]
@@ -131,24 +131,26 @@ class BulkEncoder:
         entries = self._lexicon.entries
         if words.hard_starts.size:
             chunks = words.hard_starts, words.hard_ends
-            entries, more = self._with_chunks(entries, block, *chunks, located)
-            numbers = _replaced(numbers, more, starts, *chunks)
+            entries, chunk_numbers = self._with_chunks(entries, block, *chunks, located)
+            numbers = _replaced(numbers, chunk_numbers, starts, *chunks)
             starts = _replaced(starts, words.hard_starts, starts, *chunks)
-        # A word may start with the separator's last character, where that stands for a space.
+        # A word may start with the separator's last character, if it acts as a space.
         bounds = np.searchsorted(starts, text_starts - len(separator))
         return _gathered(entries, numbers, starts, text_starts, bounds, located)
 
     def _numbers(self, words: BlockWords) -> Indices:
-        """Return the number of each word; no meaning where it is hard."""
+        """Return the lexicon number of each word; meaningless for words in hard chunks."""
         numbers = words.numbers
-        told = np.flatnonzero((numbers < 0) & (words.sizes <= MAX_LETTERS))
-        numbers[told] = self._lexicon.numbers(words.symbols, words.places[told], words.sizes[told])
+        looked_up = np.flatnonzero((numbers < 0) & (words.sizes <= MAX_LETTERS))
+        numbers[looked_up] = self._lexicon.numbers(
+            words.symbols, words.places[looked_up], words.sizes[looked_up]
+        )
         return numbers
 
     def _with_chunks(
         self, entries: Entries, block: str, starts: Indices, ends: Indices, located: bool
     ) -> tuple[Entries, Indices]:
-        """Number the chunks of a block like words, and return all words and these numbers."""
+        """Number the hard chunks of a block like words. Return all entries and the numbers."""
         chunks = [
             block[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
@@ -169,7 +171,7 @@ class BulkEncoder:
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Divide texts into blocks, each of at most `BLOCK` characters or a single text."""
+    """Split texts into blocks, each of at most `BLOCK` characters or a single text."""
     first, size = 0, 0
     for index, text in enumerate(texts):
         size += len(text) + 1
@@ -180,12 +182,12 @@ def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def parts_at(cut: Callable[[str, int, int], int], text: str, longest: int) -> list[slice]:
-    """Cut a text into parts of at most so many characters, longer where it cannot be cut.
+    """Cut a text into parts of at most ``longest`` characters, or longer if it cannot be cut.
 
     Args:
-        cut: returns the last place between two where a text may be cut, -1 if there is none.
+        cut: returns the last position between two bounds where a text may be cut, -1 if none.
         text: the text.
-        longest: the most characters of a part.
+        longest: maximum characters of a part.
     """
     parts, start, size = [], 0, len(text)
     while size - start > longest:
@@ -203,18 +205,18 @@ def parts_at(cut: Callable[[str, int, int], int], text: str, longest: int) -> li
 def _replaced(
     words: Indices, chunks: Indices, starts: Indices, chunk_starts: Indices, chunk_ends: Indices
 ) -> Indices:
-    """Put one item for each chunk in the place of those of the words in it.
+    """Replace the items of the words in each chunk with one item for the chunk.
 
     Args:
         words: one item for each word of a text. Shape (W,).
-        chunks: one for each of some chunks. Shape (C,).
-        starts: where each word starts. Shape (W,).
-        chunk_starts: where each chunk starts. Shape (C,).
-        chunk_ends: where it ends. Shape (C,).
+        chunks: one item for each chunk. Shape (C,).
+        starts: start of each word. Shape (W,).
+        chunk_starts: start of each chunk. Shape (C,).
+        chunk_ends: end of each chunk. Shape (C,).
     """
     first, end = np.searchsorted(starts, chunk_starts), np.searchsorted(starts, chunk_ends)
     with_chunks = np.insert(words, first, chunks)
-    before = np.arange(len(chunks)) + 1  # as many chunks are before the words of each, itself too
+    before = np.arange(len(chunks)) + 1  # number of chunks inserted before each one's words
     return np.delete(with_chunks, ranges(first + before, end - first))
 
 
@@ -226,24 +228,26 @@ def _gathered(
     word_bounds: Indices,
     located: bool,
 ) -> PieceArrays:
-    """Return the pieces of words, given by their numbers and where they start.
+    """Gather the pieces of words, given by their numbers and starts.
 
     Args:
         entries: the pieces of each number.
-        numbers: the words in order. Shape (W,).
-        starts: where each starts. Shape (W,).
-        text_starts: where each text starts, and where one more would. Shape (R + 1,).
-        word_bounds: the first word of each text, and of one more. Shape (R + 1,).
+        numbers: the number of each word, in order. Shape (W,).
+        starts: start of each word. Shape (W,).
+        text_starts: start of each text, and of a hypothetical next text. Shape (R + 1,).
+        word_bounds: first word of each text, and the end of the last. Shape (R + 1,).
         located: whether to return offsets.
     """
     counts = entries.counts.take(numbers)
-    sums = bounds_of(counts)
-    pieces = np.arange(sums[-1]) + np.repeat(entries.firsts.take(numbers) - sums[:-1], counts)
-    bounds = sums.take(word_bounds)
+    piece_bounds = bounds_of(counts)
+    pieces = np.arange(piece_bounds[-1]) + np.repeat(
+        entries.firsts.take(numbers) - piece_bounds[:-1], counts
+    )
+    bounds = piece_bounds.take(word_bounds)
     begins = ends = np.zeros(0, np.int64)
     if located:
         shifts = np.repeat(starts, counts) - np.repeat(text_starts[:-1], np.diff(bounds))
-        # What stands for a space before a text is not in the text.
+        # An inserted space before a text is not part of the text.
         begins = np.maximum(entries.begins.take(pieces) + shifts, 0)
         ends = np.maximum(entries.ends.take(pieces) + shifts, 0)
     return PieceArrays(ids=entries.ids.take(pieces), begins=begins, ends=ends, bounds=bounds)

@@ -1,7 +1,8 @@
-"""Texts -> token ids as GPT-2 does it (Radford et al. 2019): words told by a pattern, then bytes.
+"""GPT-2's byte-level BPE (Radford et al. 2019): split words by a pattern, then merge their bytes.
 
-The pattern takes contractions, then runs of letters, of numbers, of other characters, each with one
-space before it, then white space, of which the last character is left for what follows.
+The pattern matches, in this order: contractions; runs of letters, of numbers or of other
+characters, each with one optional space before it; and white space. A run of white space before
+other text excludes its last character.
 """
 
 import re
@@ -25,17 +26,17 @@ from heedful.tokens.encoder import (
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
-if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
     from heedful.tokens.bulk import BulkEncoder
 
 MAX_WORDS = 2**17
-"""Words that are remembered before all are forgotten."""
+"""Number of words to cache before the cache is cleared."""
 
 _SPACE = ALPHABET[ord(" ")]
 _SPACES = {ALPHABET[ord(space)] for space in " \t\n\r\v\f"}
 
 _cut_before_words = re.compile(r" (?=\S)").split
-"""Cuts a text at each space before a character that is not white space."""
+"""Splits a text at each space before a character that is not white space."""
 
 
 def _pattern(letters: str, numbers: str, spaces: str) -> re.Pattern[str]:
@@ -48,25 +49,25 @@ def _pattern(letters: str, numbers: str, spaces: str) -> re.Pattern[str]:
 _ASCII = _pattern("A-Za-z", "0-9", r"\t-\r ")
 
 
-@cache  # it takes a while to be made
+@cache  # slow to compile
 def _unicode() -> re.Pattern[str]:
     return _pattern(LETTERS.ranges(), NUMBERS.ranges(), WHITE_SPACE.ranges())
 
 
 class ByteLevelEncoder:
-    """Turns texts into ids.
+    """Converts texts to token ids.
 
-    A chunk is what stands between two spaces of which the second is followed by something else than
-    white space: whatever is before it, that space begins a word. So a chunk has other pieces at the
-    start of a text than behind a space, but none that depend on anything else.
+    Chunks are separated by spaces that precede a character other than white space. Such a space
+    always begins a word. So the pieces of a chunk depend only on the chunk, and on whether a space
+    or the start of the text precedes it.
 
     Args:
-        vocabulary: the tokens. Added ones are matched whole, before anything else is done.
+        vocabulary: the tokens. Added tokens are matched whole, before any other step.
         merges: see `BytePairs`.
-        add_prefix_space: whether a text, and what follows an added token, begins with a space
-            even where it does not.
-        trim_offsets: whether spaces at the ends of a piece are left out of its slice; of one that
-            is nothing but spaces, the end alone is left.
+        add_prefix_space: whether to insert a space before a text, and after an added token, if
+            there is none.
+        trim_offsets: whether offsets exclude spaces at both ends of a piece. A piece of only
+            spaces then gets an empty slice at its end.
 
     Raises:
         UserError: see `BytePairs`.
@@ -89,9 +90,9 @@ class ByteLevelEncoder:
         self._pairs = BytePairs(vocabulary.ids, merges, source=vocabulary.source)
         self._words = Memory(self._ids_of_word, MAX_WORDS)
         self._word_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
-        # Arrays know an added token by its text alone.
+        # The array encoder recognizes an added token only by its own text.
         pays = not (self._added.take_neighbours or (self._added.take_spaces and not trim_offsets))
-        self._bulk = LateBulk(self._made_bulk, pays=pays)
+        self._bulk = LateBulk(self._build_bulk, pays=pays)
         self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
         self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
         self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
@@ -103,10 +104,10 @@ class ByteLevelEncoder:
         return self._plain(texts, located) if pieces is None else pieces
 
     def check_words(self) -> None:
-        """See to it that texts can be given as words.
+        """Check that this encoder accepts texts that are split into words.
 
         Raises:
-            UserError: no space is put before words.
+            UserError: the encoder inserts no space before words.
         """
         if not self._prefix:
             raise UserError(
@@ -115,14 +116,14 @@ class ByteLevelEncoder:
             )
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
+        """Return the token ids of each text."""
         pieces = self._bulk.encode(texts, located=False)
         return self._plain_ids(texts) if pieces is None else pieces.id_lists()
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice that each came from, and the word it is of.
+        """Return the token ids of a text, with the offsets and the word index of each.
 
-        Spaces at the ends of a piece may be left out of its slice; see the class.
+        Offsets may exclude spaces at the ends of a piece; see the class.
         """
         chunks: list[ChunkPieces] = []
         starts: list[int] = []
@@ -137,10 +138,10 @@ class ByteLevelEncoder:
             first = self._first_pieces[parts[0]]
             if self._is_prefixed(part):
                 first = self._spaced_pieces[parts[0]]
-                # The space that is put before it is not in the text.
+                # The inserted space is not in the text.
                 begins, ends = (
-                    tuple(max(index, 0) for index in places)
-                    for places in (first.begins, first.ends)
+                    tuple(max(index, 0) for index in indices)
+                    for indices in (first.begins, first.ends)
                 )
                 first = first._replace(begins=begins, ends=ends)
             chunks += [first, *map(self._spaced_pieces.__getitem__, islice(parts, 1, None))]
@@ -148,11 +149,11 @@ class ByteLevelEncoder:
         return pieces_of_chunks(chunks, starts)
 
     def continues_word(self, token: str) -> bool:
-        """Tell whether a token goes on with the word before it: it begins with no white space."""
+        """Return whether a token continues the word before it, so has no leading white space."""
         return token not in self._added.ids and token[:1] not in _SPACES
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
-        """Join tokens to the text they spell, U+FFFD for bytes that belong to no character."""
+        """Join tokens into the text they spell, with U+FFFD for invalid bytes."""
         text = spelled(tokens).decode("utf-8", "replace")
         return text if mark else text.removeprefix(" ")
 
@@ -160,7 +161,7 @@ class ByteLevelEncoder:
         return ChunkPieces((self._added.ids[token],), (0,), (size,), (0,), 1, 1)
 
     def _plain(self, texts: Sequence[str], located: bool) -> PieceLists:
-        """Return the pieces of all texts, encoded one by one."""
+        """Return the pieces of all texts, encoding one text at a time."""
         if not located:
             return PieceLists.of(self._plain_ids(texts))
         pieces = [self.pieces(text) for text in texts]
@@ -169,20 +170,18 @@ class ByteLevelEncoder:
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
         has_added = self._added.are_in
         return [
-            self._ids_around(text) if has_added(text) else self._ids_between(text) for text in texts
+            self._split_ids(text) if has_added(text) else self._part_ids(text) for text in texts
         ]
 
-    def _ids_around(self, text: str) -> list[int]:
-        """Return the ids of a text with added tokens."""
+    def _split_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text with added tokens."""
         ids: list[int] = []
         for start, stop, token in self._added.split(text):
-            ids += (
-                self._ids_between(text[start:stop]) if token is None else [self._added.ids[token]]
-            )
+            ids += self._part_ids(text[start:stop]) if token is None else [self._added.ids[token]]
         return ids
 
-    def _ids_between(self, part: str) -> list[int]:
-        """Return the ids of a text, or a part of one, without special tokens."""
+    def _part_ids(self, part: str) -> list[int]:
+        """Return the token ids of a text or a part of it, without special tokens."""
         chunks, spaced = _chunks(part), self._spaced_ids.__getitem__
         if self._is_prefixed(part):
             return list(chain.from_iterable(map(spaced, chunks)))
@@ -190,7 +189,7 @@ class ByteLevelEncoder:
         ids.extend(chain.from_iterable(map(spaced, islice(chunks, 1, None))))
         return ids
 
-    def _made_bulk(self) -> "BulkEncoder":
+    def _build_bulk(self) -> "BulkEncoder":
         from heedful.tokens.bulk import BulkEncoder
         from heedful.tokens.bytelevel_bulk import ByteLevelSplitter, byte_lexicon
 
@@ -210,22 +209,24 @@ class ByteLevelEncoder:
         return self._pairs.ids(word.encode("utf-8", "ignore"))  # without lone surrogates
 
     def _ids_of(self, before: str, chunk: str) -> tuple[int, ...]:
-        """Return the ids of a chunk behind nothing or a space."""
+        """Return the token ids of a chunk; ``before`` is a space or empty."""
         words = _words(before + chunk)
         if len(words) == 1:
             return self._words[words[0]]
         return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
 
     def _pieces_of(self, before: str, chunk: str) -> ChunkPieces:
-        """Return the pieces of a chunk behind nothing or a space, which stands at -1."""
+        """Return the pieces of a chunk; ``before`` is a space, at offset -1, or empty."""
         ids: list[int] = []
         begins: list[int] = []
         ends: list[int] = []
         words: list[int] = []
-        count, start = 0, -len(before)
+        word_count, start = 0, -len(before)
         for word in _words(before + chunk):
             sources = [
-                index for index, one in enumerate(word) for _ in one.encode("utf-8", "ignore")
+                index
+                for index, character in enumerate(word)
+                for _ in character.encode("utf-8", "ignore")
             ]
             first = 0
             for token_id in self._words[word]:
@@ -239,11 +240,13 @@ class ByteLevelEncoder:
                 ids.append(token_id)
                 begins.append(end if is_blank else start + sources[first + spaces])
                 ends.append(end)
-                words.append(count)
+                words.append(word_count)
                 first += len(token)
-            count += bool(sources)
+            word_count += bool(sources)
             start += len(word)
-        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+        return ChunkPieces(
+            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
+        )
 
 
 def _words(text: str) -> list[str]:
@@ -252,7 +255,7 @@ def _words(text: str) -> list[str]:
 
 
 def _chunks(text: str) -> list[str]:
-    # In what is printable, the only white space is U+0020.
+    # In a printable text, the only white space is U+0020.
     if text.isprintable() and "  " not in text:
         return text.split(" ")
     return _cut_before_words(text)

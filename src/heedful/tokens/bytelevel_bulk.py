@@ -1,6 +1,6 @@
-"""The words of byte-level texts, told apart by array operations on the classes of characters.
+"""Split byte-level texts into words with array operations on character classes.
 
-The rules are those of the pattern in `bytelevel.py`.
+The rules equal the pattern in `bytelevel.py`.
 """
 
 from collections.abc import Sequence
@@ -19,20 +19,20 @@ from heedful.tokens.lexicon import Entries, Lexicon
 from heedful.tokens.merges import ManyMerges
 
 _LETTER, _NUMBER, _OTHER, _BLANK, _SPACE, _BORDER = range(6)
-"""Classes of characters: those below `_BLANK` make words; a border is not in a text."""
+"""Character classes. Classes below `_BLANK` form words; a border is outside any text."""
 _APOSTROPHE = ord("'")
 Codes = NDArray[np.uint8] | NDArray[np.uint32]
 
 
 class ByteLevelSplitter:
-    """Tells words as the pattern does, each a few bytes.
+    """Splits texts into words like the pattern.
 
-    Words of more than 16 bytes are hard, and so are those with a NUL, which fills up keys, or with
-    a lone surrogate, which is no byte.
+    Three kinds of words are hard: words of more than 16 bytes; words with a NUL, which pads keys;
+    and words with a lone surrogate, which has no bytes.
 
     Args:
         added: the tokens that are matched whole.
-        prefix: whether a text begins with a space even where it does not.
+        prefix: whether to insert a space before a text that does not begin with one.
     """
 
     separator = "\n "
@@ -51,8 +51,8 @@ class ByteLevelSplitter:
         parts: list[slice] = []
         for part in self._added.split(text):
             if part.token is None:
-                between = parts_at(_last_cut, text[part.start : part.stop], longest)
-                parts += [slice(part.start + one.start, part.start + one.stop) for one in between]
+                sub_parts = parts_at(_last_cut, text[part.start : part.stop], longest)
+                parts += [slice(part.start + one.start, part.start + one.stop) for one in sub_parts]
             else:
                 start, stop, _ = bare(text, part)
                 parts.append(slice(start, stop))
@@ -67,20 +67,20 @@ class ByteLevelSplitter:
             is_start[text_starts[index] : text_starts[index] + len(texts[index])] = False
         is_start[text_starts[special]] = True
         is_border = classes == _BORDER
-        marks = np.flatnonzero(is_start | is_border)
-        is_word = ~is_border[marks[:-1]]
-        starts, ends = marks[:-1][is_word], marks[1:][is_word]
+        boundaries = np.flatnonzero(is_start | is_border)
+        is_word = ~is_border[boundaries[:-1]]
+        starts, ends = boundaries[:-1][is_word], boundaries[1:][is_word]
         numbers = np.full(len(starts), -1)
         numbers[np.searchsorted(starts, text_starts[special])] = [
             self._numbers[texts[index]] for index in special
         ]
         symbols, places, sizes = _spelt(block, codes, starts, ends)
         hard = (sizes > MAX_LETTERS) & (numbers < 0)
-        rare = np.flatnonzero((codes == 0) | ((codes >= 0xD800) & (codes < 0xE000)))
-        if rare.size:
-            hard[np.searchsorted(starts, rare, side="right") - 1] = True
+        unusual = np.flatnonzero((codes == 0) | ((codes >= 0xD800) & (codes < 0xE000)))
+        if unusual.size:
+            hard[np.searchsorted(starts, unusual, side="right") - 1] = True
             hard &= numbers < 0
-        numbers[hard] = 0  # so that they are not looked up: theirs would be the keys of others
+        numbers[hard] = 0  # prevents a look-up, since their keys would equal those of other words
         return BlockWords(
             symbols=symbols,
             places=places,
@@ -94,7 +94,7 @@ class ByteLevelSplitter:
     def _set_borders(
         self, texts: Sequence[str], codes: Codes, classes: NDArray[np.uint8], text_starts: Indices
     ) -> list[int]:
-        """Set the classes of what is not in a text; return which texts are special tokens."""
+        """Set the classes of characters outside texts; return the indices of special tokens."""
         special = [index for index, text in enumerate(texts) if text in self._numbers]
         classes[text_starts - 2] = classes[text_starts - 1] = _BORDER
         classes[text_starts[-1] :] = _BORDER
@@ -107,12 +107,12 @@ class ByteLevelSplitter:
 
 
 def byte_lexicon(added: AddedTokens, pairs: BytePairs, *, trim: bool) -> Lexicon:
-    """Make the lexicon of words of bytes; those that are known are the added tokens.
+    """Build the lexicon of byte-level words. The known words are the added tokens.
 
     Args:
         added: the tokens that are matched whole.
-        pairs: what other words are cut by.
-        trim: whether spaces at the ends of a piece are left out of its slice.
+        pairs: the merges that split other words.
+        trim: whether offsets exclude spaces at both ends of a piece.
     """
     count = len(added.ids)
     known = Entries(
@@ -128,11 +128,13 @@ def byte_lexicon(added: AddedTokens, pairs: BytePairs, *, trim: bool) -> Lexicon
 
 
 def _last_cut(text: str, low: int, high: int) -> int:
-    """Return the last place between two where a space stands before something else than spaces."""
-    at = text.rfind(" ", low, high)
-    while at >= 0 and (text[at + 1 : at + 2].isspace() or at + 1 == len(text)):
-        at = text.rfind(" ", low, at)
-    return at
+    """Return the last position between two bounds with a space that precedes a non-space."""
+    position = text.rfind(" ", low, high)
+    while position >= 0 and (
+        text[position + 1 : position + 2].isspace() or position + 1 == len(text)
+    ):
+        position = text.rfind(" ", low, position)
+    return position
 
 
 @cache
@@ -147,7 +149,7 @@ def _all_classes() -> NDArray[np.uint8]:
 
 
 def _classes(block: str) -> tuple[Codes, NDArray[np.uint8]]:
-    """Return the code and the class of each character. The classes may be changed."""
+    """Return the code point and the class of each character. The array of classes is writable."""
     if block.isascii():
         codes = block.encode("ascii")
         classes = bytearray(codes.translate(_all_classes()[:256].tobytes()))
@@ -157,16 +159,17 @@ def _classes(block: str) -> tuple[Codes, NDArray[np.uint8]]:
 
 
 def _starts(codes: Codes, classes: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Tell for each character whether a word starts with it."""
-    is_solid = classes < _BLANK
-    is_blank = ~is_solid & (classes < _BORDER)
+    """Return, for each character, whether a word starts at it."""
+    in_word = classes < _BLANK
+    is_blank = ~in_word & (classes < _BORDER)
     is_start = np.zeros(len(classes), bool)
-    # A run of letters, numbers or others; the space before it belongs to it.
-    is_start[1:] = is_solid[1:] & (classes[1:] != classes[:-1]) & (classes[:-1] != _SPACE)
-    # White space: all of a run, but the last before a run of something else by itself.
+    # A run of letters, numbers or others, with the space before it.
+    is_start[1:] = in_word[1:] & (classes[1:] != classes[:-1]) & (classes[:-1] != _SPACE)
+    # A run of white space, except its last character, which starts a word if a run of another
+    # class follows.
     is_start[1:] |= is_blank[1:] & ~is_blank[:-1]
-    is_start[:-1] |= is_blank[:-1] & is_solid[1:]
-    # Contractions, where an apostrophe begins a word.
+    is_start[:-1] |= is_blank[:-1] & in_word[1:]
+    # Contractions, if the apostrophe begins a word.
     quotes = np.flatnonzero(is_start & (codes == _APOSTROPHE))
     if quotes.size:
         first, second = codes[quotes + 1], codes[quotes + 2]
@@ -175,8 +178,8 @@ def _starts(codes: Codes, classes: NDArray[np.uint8]) -> NDArray[np.bool_]:
         for one, two in ("re", "ve", "ll"):
             long |= (first == ord(one)) & (second == ord(two))
         is_start[quotes[short | long] + 1] = False
-        rest = np.concatenate([quotes[short] + 2, quotes[long] + 3])
-        is_start[rest[classes[rest] == _LETTER]] = True
+        after_contraction = np.concatenate([quotes[short] + 2, quotes[long] + 3])
+        is_start[after_contraction[classes[after_contraction] == _LETTER]] = True
     return is_start
 
 
@@ -187,7 +190,7 @@ def _codes(text: str) -> Indices:
 def _spelt(
     block: str, codes: Codes, starts: Indices, ends: Indices
 ) -> tuple[NDArray[np.uint8], Indices, Indices]:
-    """Return the bytes of a block, and where each word starts among them, and its size."""
+    """Return the bytes of a block, and the start and size of each word in bytes."""
     if codes.dtype == np.uint8:
         return codes.astype(np.uint8, copy=False), starts, ends - starts
     widths = 1 + (codes > 0x7F).astype(np.int64) + (codes > 0x7FF) + (codes > 0xFFFF)

@@ -1,4 +1,4 @@
-"""The folder of a byte-level tokenizer: read what others wrote, write what they read."""
+"""Read and write the folder of a byte-level tokenizer, compatible with other libraries."""
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from heedful.tokens.vocabulary import (
 
 VOCABULARY, MERGES = "vocab.json", "merges.txt"
 FILES = frozenset({VOCABULARY, MERGES, CONFIG, SPECIAL})
-"""What `write_folder` writes."""
+"""The files that `write_folder` writes."""
 
 ROBERTA = SpecialTokens(
     unk_token="<unk>",
@@ -47,29 +47,29 @@ ROBERTA = SpecialTokens(
     mask_token="<mask>",
     lstrip=frozenset({"<mask>"}),
 )
-"""The special tokens of a folder of RoBERTa's that does not say others."""
+"""The default special tokens of a RoBERTa folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByteLevelKind:
-    """What tells apart the reference's classes that join bytes."""
+    """The differences between the reference's classes of byte-level tokenizers."""
 
     name: str
-    """The class, in folders also with ``Fast`` behind it."""
+    """The class name. Folders may add the suffix ``Fast``."""
     special: SpecialTokens
-    """The special tokens of a folder that does not say others."""
+    """The default special tokens of a folder."""
     around: bool
-    """Whether special tokens stand around texts."""
+    """Whether texts are surrounded by special tokens."""
     separators: int = 2
-    """How many of them stand between the texts of a pair."""
+    """Number of special tokens between the texts of a pair."""
     second_type: int = 0
     """Token type of a second text."""
     token_types: bool = False
-    """Whether calls return token types unless told otherwise."""
+    """Whether calls return token types by default."""
     trim_offsets: bool
-    """Whether spaces are left out of slices where that is not said."""
+    """Whether offsets exclude spaces by default."""
     processor: str
-    """What ``tokenizer.json`` calls what comes last."""
+    """The type of its post-processor in ``tokenizer.json``."""
 
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
@@ -113,7 +113,7 @@ GPT2_KIND = ByteLevelKind(
 )
 
 _FIXED: dict[str, tuple[Any, ...]] = {"errors": ("replace",), "add_bos_token": (False,)}
-"""Keys of the reference that change ids or texts, and the values that are supported."""
+"""Configuration keys of the reference that affect ids or texts, with the supported values."""
 
 _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     "model": {
@@ -126,12 +126,12 @@ _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "pre_tokenizer": {"type": ("ByteLevel",), "use_regex": (None, True)},
 }
-"""What ``tokenizer.json`` may say where it says anything; it normalizes nothing."""
+"""The supported values in ``tokenizer.json``, if present. A normalizer is not supported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByteLevelSettings:
-    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+    """Settings besides the vocabulary that affect ids and text. ``None`` means unspecified."""
 
     add_prefix_space: bool | None = None
     trim_offsets: bool | None = None
@@ -142,16 +142,16 @@ class ByteLevelSettings:
 def read_settings(
     files: TokenizerFiles, kind: ByteLevelKind, overrides: ByteLevelSettings
 ) -> ByteLevelSettings:
-    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
+    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json``, if present.
 
     Args:
-        files: what the folder's files say.
-        kind: the class that reads it.
-        overrides: what the user says, which wins over what the files say.
+        files: the contents of the folder's files.
+        kind: the class that reads the files.
+        overrides: the user's settings, which override the files.
 
     Raises:
-        UserError: a value is of the wrong type or is not supported, or the files differ
-            in what decides ids.
+        UserError: a value has the wrong type or is not supported, or the files differ in a
+            setting that affects ids.
     """
     check_config(files, (kind.name,), _FIXED)
     _check_compiled(files, kind)
@@ -173,19 +173,19 @@ def read_settings(
 def _check_compiled(files: TokenizerFiles, kind: ByteLevelKind) -> None:
     if files.compiled.get("normalizer") is not None:
         raise UserError(f"{files.compiled_path}: a normalizer is not supported, only null")
-    # Without special tokens around texts, nothing has to come last.
+    # Without special tokens around texts, no post-processor is required.
     last = (kind.processor,) if kind.around else (kind.processor, None)
     check_parts(files, {**_FIXED_COMPILED, "post_processor": {"type": last}})
 
 
 def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabulary, list[Pair]]:
-    """Read the tokens, special ones among them, and the pairs of which they were made.
+    """Read the tokens, including special tokens, and the merges.
 
-    They stand in ``vocab.json`` and ``merges.txt``, or in ``tokenizer.json``, which has to have the
-    same; see `read_special`.
+    The files are ``vocab.json`` and ``merges.txt``, or ``tokenizer.json``. If all exist, they must
+    agree.
 
     Raises:
-        UserError: a file is missing or damaged, the files differ, or see there.
+        UserError: a file is missing or damaged, or the files differ; or see `read_special`.
     """
     defaults = kind.special
     for ours, theirs in (("bos_token", "cls_token"), ("eos_token", "sep_token")):
@@ -196,10 +196,10 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
                     f"{files.folder}: {ours} {one!r} and {theirs} {other!r} differ: not supported"
                 )
             if not kind.around and isinstance(one, str):
-                same: dict[str, Any] = {theirs: one}
+                overrides: dict[str, Any] = {theirs: one}
                 if ours == "eos_token":
-                    same["pad_token"] = one
-                defaults = replace(defaults, **same)
+                    overrides["pad_token"] = one
+                defaults = replace(defaults, **overrides)
     tokens, merges, path = _tokens_and_merges(files)
     vocabulary = read_special(
         files, tokens, source=str(path), defaults=defaults, refused=(), ordinary=True
@@ -210,7 +210,7 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
 
 
 def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Path]:
-    """Return the tokens in their order, the merges, and the file that the tokens are from."""
+    """Return the tokens in the order of their ids, the merges, and the file of the tokens."""
     path, model = files.compiled_path, compiled_part(files, "model", "BPE")
     ids = compiled_tokens(files, model)
     merges = _compiled_merges(path, typed(path, model, "merges", (list,)) or [])
@@ -221,14 +221,14 @@ def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Pa
     wrong = [token for token, token_id in ids.items() if tokens[token_id : token_id + 1] != [token]]
     if wrong:
         raise UserError(f"{path}: its {wrong[0]!r} has another id in {VOCABULARY} beside it")
-    read = read_merges(pairs)
-    if ids and merges != read:
+    file_merges = read_merges(pairs)
+    if ids and merges != file_merges:
         raise UserError(f"{path}: its merges are not those of {MERGES} beside it")
-    return tokens, read, vocabulary
+    return tokens, file_merges, vocabulary
 
 
 def holds(folder: Path, kind: ByteLevelKind) -> bool:
-    """Tell whether a folder has the tokens that stand around the texts of a kind."""
+    """Return whether a folder's vocabulary contains the tokens that surround a kind's texts."""
     files = read_files(folder)
     ids = compiled_tokens(files, compiled_part(files, "model", "BPE"))
     if not ids and (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
@@ -237,7 +237,7 @@ def holds(folder: Path, kind: ByteLevelKind) -> bool:
 
 
 def _compiled_merges(path: Path, merges: list[Any]) -> list[Pair]:
-    """Return merges that a ``tokenizer.json`` writes in two ways: as texts, or as pairs."""
+    """Return the merges of a ``tokenizer.json``, which are stored as strings or as pairs."""
     pairs: list[Pair] = []
     for merge in merges:
         match merge.split(" ") if isinstance(merge, str) else merge:
@@ -257,21 +257,21 @@ def write_folder(
     *,
     told: bool,
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+    """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
     Args:
-        folder: where they go.
+        folder: the folder for the files.
         kind: the class.
         vocabulary: the tokens.
-        merges: the pairs of which they were made.
-        settings: what else decides ids and text.
-        told: whether models are told token types.
+        merges: the pairs of tokens to merge.
+        settings: other settings that affect ids and text.
+        told: whether models receive token types.
     """
     tokens = vocabulary.special
     special = special_entries(vocabulary)
     special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
     if not kind.around:
-        # The reference has no such tokens; padding it has where a user names one.
+        # The reference has no such tokens, and padding only if a user chose a token for it.
         del special["cls_token"], special["sep_token"]
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]

@@ -1,18 +1,18 @@
-"""Which code points are what, as the pinned reference sees them.
+"""Character classes of code points, equal to those of the pinned reference.
 
-Token ids have to be those that a model was trained with, whatever Unicode version the running
-Python knows, so the classes are data here and not questions to ``unicodedata``. The compiled
-reference (``tokenizers`` 0.22.2) mixes versions, and so do these tables:
+Token ids must match the ids of a model's training, whatever the Unicode version of the running
+Python. So these tables define the classes, instead of ``unicodedata``. The compiled reference
+(``tokenizers`` 0.22.2) mixes Unicode versions, and so do the tables:
 
-- Control, punctuation and mark classes are those of Unicode 8. Later marks are therefore kept
-  and later punctuation does not split words.
-- Decomposition and canonical order are those of Unicode 9. What Unicode 9 knew never changes, so
-  ``unicodedata`` may be asked about it, and about nothing else.
-- Lower case is that of Unicode 17, of which older Pythons know all but `NEWER_LOWER_CASE`.
-- Letters, numbers and white space, by which byte-level tokenizers tell words, are those of
-  Unicode 16, and so is what words are made of.
+- Control, punctuation and mark classes follow Unicode 8. So later marks are kept, and later
+  punctuation does not split words.
+- Decomposition and canonical ordering follow Unicode 9. They never change for characters of
+  Unicode 9, so ``unicodedata`` may be used for these, and only for these.
+- Lower case follows Unicode 17. Older Pythons know all of it except `NEWER_LOWER_CASE`.
+- Letters, numbers and white space, by which byte-level tokenizers split words, follow Unicode 16.
+  So do the word characters.
 
-The tests compare every code point with the reference. Ranges are hexadecimal, ends included.
+The tests compare every code point with the reference. Ranges are hexadecimal and inclusive.
 """
 
 import unicodedata
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 
 class Ranges:
-    """A set of code points that is given by its ranges."""
+    """A set of code points, given by ranges."""
 
     def __init__(self, text: str) -> None:
         pairs = [(part.split("-") * 2)[:2] for part in text.split()]
@@ -29,8 +29,8 @@ class Ranges:
         self._ends = [int(last, 16) for _, last in pairs]
 
     def __contains__(self, code: int) -> bool:
-        at = bisect_right(self._starts, code) - 1
-        return at >= 0 and code <= self._ends[at]
+        index = bisect_right(self._starts, code) - 1
+        return index >= 0 and code <= self._ends[index]
 
     def __iter__(self) -> Iterator[int]:
         for first, last in self.pairs():
@@ -41,12 +41,12 @@ class Ranges:
         return zip(self._starts, self._ends, strict=True)
 
     def ranges(self) -> str:
-        """Return what stands for the set between the brackets of a regular expression."""
+        """Return the set as the content of a regular expression's character class."""
         return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in self.pairs())
 
 
 SPACES = Ranges("9-A D 20 A0 1680 2000-200A 2028-2029 202F 205F 3000")
-"""What separates words. Unlike ``str.split``, not U+000B, U+000C, U+001C to U+001F and U+0085."""
+"""Word separators. Unlike in ``str.split``, not U+000B, U+000C, U+001C to U+001F and U+0085."""
 
 REMOVED = Ranges(
     """
@@ -57,14 +57,14 @@ REMOVED = Ranges(
 )
 """Controls, format and private-use characters, U+FFFD, and lone surrogates.
 
-The reference cannot be given a surrogate; its class, *other*, is the one that is removed.
+The reference cannot receive a surrogate, but it removes a surrogate's class, *other*.
 """
 
 IDEOGRAPHS = Ranges("3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F")
-"""Characters that are words by themselves.
+"""Characters that are separate words.
 
-The reference starts extension E at U+2B920 where Unicode has U+2B820: what lies between is not
-split there, and so not here.
+The reference starts extension E at U+2B920 instead of Unicode's U+2B820. It does not split the
+characters in between, and neither does this table.
 """
 
 PUNCTUATION = Ranges(
@@ -85,7 +85,7 @@ PUNCTUATION = Ranges(
     11641-11643 1173C-1173E 12470-12474 16A6E-16A6F 16AF5 16B37-16B3B 16B44 1BC9F 1DA87-1DA8B
     """
 )
-"""Unicode's punctuation, and every ASCII character that is neither letter, digit nor space."""
+"""Unicode punctuation, and every ASCII character that is neither a letter, a digit nor a space."""
 
 MARKS = Ranges(
     """
@@ -115,7 +115,7 @@ MARKS = Ranges(
     1DA3B-1DA6C 1DA75 1DA84 1DA9B-1DA9F 1DAA1-1DAAF 1E8D0-1E8D6 E0100-E01EF
     """
 )
-"""Nonspacing marks: what ``strip_accents`` takes away after decomposing."""
+"""Nonspacing marks, which ``strip_accents`` removes after decomposition."""
 
 LETTERS = Ranges(
     """
@@ -189,7 +189,7 @@ LETTERS = Ranges(
     30000-3134A 31350-323AF
     """
 )
-"""What byte-level tokenizers take for letters: general category L."""
+"""Letters of byte-level tokenizers: general category L."""
 
 NUMBERS = Ranges(
     """
@@ -212,7 +212,7 @@ NUMBERS = Ranges(
     1FBF0-1FBF9
     """
 )
-"""What byte-level tokenizers take for numbers: general category N."""
+"""Numbers of byte-level tokenizers: general category N."""
 
 IN_WORDS = Ranges(
     """
@@ -252,10 +252,10 @@ IN_WORDS = Ranges(
     1E944-1E94A 1E950-1E959 1F130-1F149 1F150-1F169 1F170-1F189 1FBF0-1FBF9 E0100-E01EF
     """
 )
-"""What besides letters is part of a word, where an added token asks for none beside it."""
+"""Word characters besides letters, next to which whole-word added tokens do not match."""
 
 WHITE_SPACE = Ranges("9-D 20 85 A0 1680 2000-200A 2028-2029 202F 205F 3000")
-"""What byte-level tokenizers take for white space; ``str.split`` adds U+001C to U+001F."""
+"""White space of byte-level tokenizers; ``str.split`` adds U+001C to U+001F."""
 
 KEPT_MARK_CLASSES: dict[int, int] = {
     code: combining_class
@@ -269,14 +269,14 @@ KEPT_MARK_CLASSES: dict[int, int] = {
     }.items()
     for code in Ranges(ranges)
 }
-"""Combining classes of the characters that canonical order moves and `MARKS` does not hold.
+"""Combining classes of the characters that canonical ordering moves but `MARKS` lacks.
 
-They are spacing marks, and marks of Unicode 9, which its decomposition knows and the marks of
-Unicode 8 do not.
+These are spacing marks, and marks that are new in Unicode 9: its decomposition covers them, but the
+marks of Unicode 8 do not.
 """
 
 MOVABLE = frozenset({*KEPT_MARK_CLASSES, *Ranges("1D15E-1D164 1D1BB-1D1C0")})
-"""Characters that are, or decompose into, one that canonical order moves and that is kept."""
+"""Characters that are, or decompose into, a kept character that canonical ordering moves."""
 
 _SUPPLEMENTARY_COMPOSED = Ranges(
     "1109A 1109C 110AB 1112E-1112F 1134B-1134C 114BB-114BC 114BE 115BA-115BB 1D15E-1D164 "
@@ -301,14 +301,14 @@ NEWER_LOWER_CASE: dict[int, int] = {
         range(first, last + 1), range(target, target + last - first + 1), strict=True
     )
 }
-"""Lower case that came after Unicode 14, the version of the oldest Python we run on."""
+"""Lower case that is newer than Unicode 14, the version of the oldest supported Python."""
 
 
 def decomposition(character: str) -> str:
-    """Return the canonical decomposition that Unicode 9 gives a character.
+    """Return the canonical decomposition of a character in Unicode 9.
 
-    A character of the basic plane that is composed was so in Unicode 9; beyond it, later versions
-    added some, which the reference leaves whole.
+    In the basic plane, every composed character already existed in Unicode 9. Beyond it, later
+    versions added composed characters, which the reference leaves unchanged.
     """
     code = ord(character)
     if code > 0xFFFF and code not in _SUPPLEMENTARY_COMPOSED:
@@ -323,9 +323,9 @@ def combining_class(character: str) -> int:
 
 
 def lower(character: str) -> str:
-    """Return the lower case of one character, whatever stands beside it.
+    """Return the lower case of one character, independent of its neighbours.
 
-    ``str.lower`` on a whole text would make a final sigma of the last letter of a Greek word; the
+    ``str.lower`` on a whole text would produce a final sigma at the end of a Greek word; the
     reference does not.
     """
     newer = NEWER_LOWER_CASE.get(ord(character))

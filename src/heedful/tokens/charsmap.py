@@ -1,7 +1,7 @@
-"""The rules by which SentencePiece normalises texts, as its files hold them.
+"""SentencePiece's normalisation rules, in the format of its model files.
 
-They are a trie of the bytes of what is replaced, as a double array (Aoe 1989) of 32-bit units, and
-behind it all that takes its place, each ended by a zero byte.
+A file stores a trie of the bytes of the strings to replace, as a double array (Aoe 1989) of 32-bit
+units. After the trie come all replacements, each terminated by a zero byte.
 """
 
 import hashlib
@@ -11,14 +11,14 @@ from heedful.errors import UserError
 
 
 class Charsmap:
-    """Looks up what takes the place of a text.
+    """Looks up the replacement of a string.
 
     Args:
         contents: the rules.
-        source: where they are from, for messages.
+        source: where the rules come from, for messages.
 
     Raises:
-        UserError: they are damaged. Some damage shows only in `image`.
+        UserError: the rules are damaged. Only `image` detects some kinds of damage.
     """
 
     def __init__(self, contents: bytes, *, source: str) -> None:
@@ -31,30 +31,30 @@ class Charsmap:
         self._images = contents[4 + size :]
 
     def __repr__(self) -> str:
-        # Tokenizers are told apart by this; an address would be another one in each process.
+        # This identifies tokenizers, so it must not contain an address, which varies by process.
         return f"Charsmap(sha256={hashlib.sha256(self.contents).hexdigest()})"
 
     def image(self, text: str) -> str | None:
-        """Return what takes the place of a text; None where no rule is for it.
+        """Return the replacement of a string; None if no rule matches.
 
-        As in the reference, the rule for the shortest beginning of the text is the one for it.
+        As in the reference, the rule for the shortest matching prefix of the string applies.
 
         Raises:
             UserError: the rules are damaged.
         """
-        units, at = self._units, 0
+        units, node = self._units, 0
         try:
-            at ^= _offset(units[0])
+            node ^= _offset(units[0])
             for byte in text.encode("utf-8"):
                 if not byte:
                     return None
-                at ^= byte
-                unit = units[at]
+                node ^= byte
+                unit = units[node]
                 if unit & 0x800000FF != byte:
                     return None
-                at ^= _offset(unit)
+                node ^= _offset(unit)
                 if unit >> 8 & 1:
-                    return self._image(units[at] & 0x7FFFFFFF)
+                    return self._image(units[node] & 0x7FFFFFFF)
         except IndexError:
             raise self._wrong from None
         return None

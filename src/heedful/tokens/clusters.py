@@ -1,7 +1,7 @@
-"""Marks and what they stand on, as the normalizers of the compiled reference see them.
+"""Grapheme clusters, accents and decompositions, equal to the compiled reference's normalizers.
 
-Like those of `characters.py`, these classes are data, for the reference mixes versions of Unicode:
-what it strips and decomposes is of Unicode 9, its clusters are of Unicode 16.
+As in `characters.py`, tables define these classes, because the reference mixes Unicode versions. It
+strips and decomposes characters by Unicode 9, but its clusters follow Unicode 16.
 """
 
 import re
@@ -40,7 +40,7 @@ ACCENTS = Ranges(
     1E944-1E94A E0100-E01EF
     """
 )
-"""What it strips: all marks, those that take room among them."""
+"""All marks, including spacing marks, which the reference strips."""
 
 EXTENDING = Ranges(
     """
@@ -80,23 +80,23 @@ EXTENDING = Ranges(
     E0020-E007F E0100-E01EF
     """
 )
-"""What belongs to the character before it."""
+"""Characters that belong to the cluster of the character before them."""
 
 _PREPENDED = Ranges(
     "600-605 6DD 70F 890-891 8E2 D4E 110BD 110CD 111C2-111C3 113D1 1193F 11941 11A3A 11A84-11A89 "
     "11D46 11F02"
 )
-"""What belongs to the character behind it."""
+"""Characters that belong to the cluster of the character after them."""
 
 _CONTROLS = Ranges(
     "0-1F 7F-9F AD 61C 180E 200B 200E-200F 2028-202E 2060-206F FEFF FFF0-FFFB 13430-1343F "
     "1BCA0-1BCA3 1D173-1D17A E0000-E001F E0080-E00FF E01F0-E0FFF"
 )
-"""What stands alone, whatever is beside it."""
+"""Characters that are always a cluster of their own."""
 
 JOINED = frozenset({*EXTENDING, *_PREPENDED, ord("\r")})
-"""Characters that may be in a cluster with others. Clusters of syllables, flags and pictures are
-not among them: all have at least six bytes, which the reference looks up one by one."""
+"""Characters that may share a cluster with others. Syllables, flags and emoji are not included:
+their clusters have at least six bytes, so the reference looks up each character separately."""
 
 _find_clusters = re.compile(
     rf"\r\n|[{_CONTROLS.ranges()}]"
@@ -104,7 +104,7 @@ _find_clusters = re.compile(
     re.DOTALL,
 ).findall
 
-# The space comes first: only what begins with a character of its own is searched for quickly.
+# The space comes first, because a search is only fast if the pattern begins with a literal.
 _find_cuts = re.compile(rf" (?<![{_PREPENDED.ranges()}] )(?![{EXTENDING.ranges()}])").split
 
 _DECOMPOSED_LATER = Ranges("32FF A7F1-A7F4 AB69")
@@ -124,21 +124,21 @@ _SUPPLEMENTARY_DECOMPOSED = Ranges(
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Yield the characters of a text, each with the marks on it (Unicode Annex 29)."""
+    """Yield the grapheme clusters of a text (Unicode Annex 29)."""
     return filter(None, _find_clusters(text))
 
 
 def cut_at_spaces(text: str) -> list[str]:
-    """Cut a text at each space that no mark stands on."""
+    """Split a text at each space that is a cluster of its own."""
     return text.split(" ") if text.isascii() else _find_cuts(text)
 
 
 def decomposed(character: str, *, compatible: bool) -> str:
-    """Return the decomposition that Unicode 9 gives a character.
+    """Return the decomposition of a character in Unicode 9.
 
     Args:
         character: the character.
-        compatible: whether it may become others that look different.
+        compatible: whether to apply compatibility mappings too, which may change its look.
     """
     if not compatible:
         return decomposition(character)
@@ -148,7 +148,7 @@ def decomposed(character: str, *, compatible: bool) -> str:
 
 
 def composition(first: str, second: str) -> str:
-    """Return the character that two make in Unicode 9, or nothing."""
-    whole = unicodedata.normalize("NFC", first + second)
-    known = len(whole) == 1 and (whole <= "\uffff" or decomposition(whole) != whole)
-    return whole if known else ""
+    """Return the composition of two characters in Unicode 9, or an empty string."""
+    combined = unicodedata.normalize("NFC", first + second)
+    known = len(combined) == 1 and (combined <= "\uffff" or decomposition(combined) != combined)
+    return combined if known else ""

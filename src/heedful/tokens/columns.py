@@ -1,4 +1,4 @@
-"""What a call returns as lists: one list a row."""
+"""The results of a tokenizer call as lists, one list per row."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -8,7 +8,7 @@ from heedful.tokens.rows import Rows
 
 T = TypeVar("T")
 Around = tuple[Sequence[T], Sequence[T], Sequence[T]]
-"""The values of the special tokens before texts, between the two of a pair, and behind them."""
+"""The values of the special tokens before a text, between the texts of a pair, and after."""
 
 
 def id_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists, pad_id: int) -> list[list[int]]:
@@ -19,7 +19,7 @@ def id_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists, pad_id: int) ->
 
 
 def offset_rows(rows: Rows, firsts: PieceLists, seconds: PieceLists) -> list[list[tuple[int, int]]]:
-    """Return the offsets of each row; (0, 0) at special tokens and padding."""
+    """Return the offsets of each row; (0, 0) for special tokens and padding."""
     layout, nowhere = rows.layout, ((0, 0),)
     around = (
         nowhere * len(layout.begin),
@@ -65,29 +65,29 @@ def special_rows(rows: Rows) -> list[list[int]]:
 
 
 def padded_lengths(rows: Rows) -> Sequence[int]:
-    """Return the length of each row, with padding."""
+    """Return the length of each row, including padding."""
     return [max(length, rows.width) for length in rows.lengths] if rows.width else rows.lengths
 
 
 def _laid_out(
     rows: Rows, first: list[T], second: list[T], around: Around[T], *, padding: T
 ) -> list[list[T]]:
-    """Put one value for each token of each row in its order.
+    """Return one value per token of each row, in order.
 
     Args:
         rows: the rows.
         first: the values of all pieces of the first texts.
-        second: those of the second.
+        second: the values of all pieces of the second texts.
         around: the values of special tokens.
         padding: the value of padding.
     """
     begin, middle, end = around
     if any(rows.is_pair):
         values = [
-            [*begin, *first[start:stop], *middle, *second[after:last], *end]
+            [*begin, *first[start:stop], *middle, *second[second_start:second_stop], *end]
             if paired
             else [*begin, *first[start:stop], *end]
-            for start, stop, after, last, paired in zip(
+            for start, stop, second_start, second_stop, paired in zip(
                 rows.first_starts,
                 rows.first_stops,
                 rows.second_starts,
@@ -105,7 +105,7 @@ def _laid_out(
 
 
 def _filled_up(rows: Rows, values: list[list[T]], padding: T) -> list[list[T]]:
-    """Fill rows up to their width, if they have one."""
+    """Pad rows to their width, if any."""
     if not rows.width:
         return values
     return [rows.layout.padded(row, [padding] * (rows.width - len(row))) for row in values]

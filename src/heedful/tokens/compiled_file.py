@@ -1,4 +1,4 @@
-"""What a ``tokenizer.json`` may say of what is not read from it: its parts, and special tokens."""
+"""Checks of the parts and the special tokens of a ``tokenizer.json`` that are not read from it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,15 +9,15 @@ from heedful.tokens.layout import PairLayout
 
 
 def check_parts(files: TokenizerFiles, fixed: Mapping[str, Mapping[str, tuple[Any, ...]]]) -> None:
-    """Check parts of a ``tokenizer.json`` that can be of one kind alone.
+    """Check the parts of a ``tokenizer.json`` that support only fixed values.
 
     Args:
-        files: what the folder's files say.
-        fixed: the parts, the keys of each and the values that are supported, of which the first is
-            meant where a part does not say. None as a ``type`` stands for a part that is null.
+        files: the contents of the folder's files.
+        fixed: part -> key -> the supported values. The first value is the default for a missing
+            key. None as a ``type`` allows a null part.
 
     Raises:
-        UserError: a value is none of these.
+        UserError: a value is not supported.
     """
     path = files.compiled_path
     for name, keys in fixed.items():
@@ -28,7 +28,7 @@ def check_parts(files: TokenizerFiles, fixed: Mapping[str, Mapping[str, tuple[An
                 raise UserError(f"{path}: {name} null is not supported, only {kinds[0]!r}")
             continue
         for key, allowed in keys.items():
-            # The first releases did not say of what type a model is.
+            # The first releases did not store the type of a model.
             value = part.get(key, allowed[0])
             if value not in allowed:
                 raise UserError(
@@ -39,16 +39,16 @@ def check_parts(files: TokenizerFiles, fixed: Mapping[str, Mapping[str, tuple[An
 def check_layout(
     files: TokenizerFiles, layout: PairLayout, ids: Mapping[str, int], *, types: bool = True
 ) -> None:
-    """Check where a ``tokenizer.json`` puts special tokens, if it says.
+    """Check the layout of special tokens in a ``tokenizer.json``, if specified.
 
     Args:
-        files: what the folder's files say.
-        layout: where they have to stand.
-        ids: of all tokens.
-        types: whether token types have to be the same, too.
+        files: the contents of the folder's files.
+        layout: the expected layout.
+        ids: token -> id, for all tokens.
+        types: whether token types must also be the same.
 
     Raises:
-        UserError: not where ``layout`` does.
+        UserError: the layout differs from ``layout``.
     """
     if "post_processor" not in files.compiled:
         return
@@ -62,7 +62,7 @@ def check_layout(
             agrees = separators == len(layout.middle) and ids_around == [*layout.begin, *layout.end]
         case "TemplateProcessing":
             rows = [[*_template(part.get(name), ids)] for name in ("single", "pair")]
-            agrees = rows == _rows(layout) if types else _bare(rows) == _bare(_rows(layout))
+            agrees = rows == _rows(layout) if types else _untyped(rows) == _untyped(_rows(layout))
         case _:
             agrees = False
     if not agrees:
@@ -73,17 +73,17 @@ def check_layout(
 
 
 def _rows(layout: PairLayout) -> list[list[tuple[Any, int]]]:
-    """Return what stands in a row of a text and of a pair, each with its token type."""
+    """Return the tokens of a row of a text and of a pair, each with its token type."""
     begin, middle = ([(each, 0) for each in side] for side in (layout.begin, layout.middle))
-    alone = [(each, 0) for each in layout.end]
+    single_end = [(each, 0) for each in layout.end]
     end = [(each, layout.second_type) for each in layout.end]
     if layout.closing_type is not None:
-        end[-1], alone[-1] = ((one[-1][0], layout.closing_type) for one in (end, alone))
+        end[-1], single_end[-1] = ((one[-1][0], layout.closing_type) for one in (end, single_end))
     first, second = [("A", 0)], [("B", layout.second_type)]
-    return [[*begin, *first, *alone], [*begin, *first, *middle, *second, *end]]
+    return [[*begin, *first, *single_end], [*begin, *first, *middle, *second, *end]]
 
 
-def _bare(rows: list[list[tuple[Any, Any]]]) -> list[list[Any]]:
+def _untyped(rows: list[list[tuple[Any, Any]]]) -> list[list[Any]]:
     return [[each for each, _ in row] for row in rows]
 
 

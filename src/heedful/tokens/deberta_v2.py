@@ -1,4 +1,4 @@
-"""The tokenizer of DeBERTa v2 and v3: the likeliest pieces of a text."""
+"""The tokenizer of DeBERTa v2 and v3: a unigram model."""
 
 import os
 from pathlib import Path
@@ -9,19 +9,20 @@ from heedful.tokens.unigram_tokenizer import UnigramTokenizer
 
 
 class DebertaV2Tokenizer(UnigramTokenizer):
-    """Text to token ids with exact offsets, and back, as ``DebertaV2TokenizerFast`` does it.
+    """Converts text to token ids with exact offsets, and back, like ``DebertaV2TokenizerFast``.
 
-    See `ModelTokenizer` for the few differences, and one more: characters that are dropped at the
-    start of a text move no offsets.
+    `ModelTokenizer` lists the few differences. One more: characters that are dropped at the start
+    of a text do not shift offsets.
 
     Args:
-        vocab_file: a ``spm.model``, or what `from_pretrained` reads.
-        do_lower_case: whether text is put in lower case. What was read says this.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        vocab_file: a ``spm.model``, or the recipe that `from_pretrained` reads.
+        do_lower_case: whether to lowercase text. A recipe determines this itself.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` removes spaces before English punctuation
+            by default.
 
     Raises:
-        UserError: a file is damaged, or lacks a special token.
+        UserError: a file is damaged or lacks a special token.
     """
 
     kind = DEBERTA_V2
@@ -54,12 +55,13 @@ class DebertaV2Tokenizer(UnigramTokenizer):
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
-        """Read the tokenizer of a model's folder.
+        """Load the tokenizer of a model folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            do_lower_case: see the class. This and what follows wins over what the folder says.
+            do_lower_case: see the class. This and the following arguments override the folder's
+                settings.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
 

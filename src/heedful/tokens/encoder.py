@@ -1,7 +1,7 @@
-"""Encoders turn texts into pieces; this is what all of them share.
+"""Common parts of all encoders, which convert texts to pieces.
 
-An encoder cuts a text into chunks whose pieces depend on nothing outside the chunk. The pieces of a
-text are those of its chunks, one after the other, and each chunk is worked out once.
+An encoder splits a text into chunks whose pieces depend on nothing outside the chunk. The pieces of
+a text are the concatenated pieces of its chunks, and the pieces of each chunk are cached.
 """
 
 import re
@@ -13,65 +13,65 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, 
 from heedful.tokens.batch import Words
 from heedful.tokens.pieces import PieceBatch, Pieces
 
-if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
     from heedful.tokens.arrays import PieceArrays
     from heedful.tokens.bulk import BulkEncoder
 
 MAX_CHUNK = 64
-"""Characters of the longest chunk that is remembered."""
+"""Characters of the longest chunk that is cached."""
 MAX_CHUNKS = 2**17
-"""Chunks whose ids are remembered before all are forgotten; some 25 MB."""
+"""Number of chunks whose ids are cached before the cache is cleared; about 25 MB."""
 MAX_LOCATED_CHUNKS = 2**16
-"""The same for chunks with the places of their pieces, which take more room."""
+"""Like ``MAX_CHUNKS``, for chunks cached with offsets, which take more memory."""
 
 BULK = 2**13
-"""Characters from which on a batch is encoded by operations on arrays."""
+"""Minimum number of characters in a batch to encode it with array operations."""
 BEFORE_BULK = 2**15
-"""Characters that come in such batches before the arrays are made that this needs."""
-_LOCATED = 4
-"""One character with offsets counts like so many without: the other way takes longer for them."""
+"""Number of characters in batches of at least this size before the array encoder is built."""
+_OFFSETS_WEIGHT = 4
+"""Weight of a character with offsets, since encoding texts one by one is slower with offsets."""
 
 T = TypeVar("T")
 
 
 class PieceEncoder(Protocol):
-    """Turns texts into pieces, and tokens back into text."""
+    """Converts texts to pieces, and tokens back to text."""
 
     writes_spaces: ClassVar[bool]
-    """Whether spaces are in tokens; else they stand between all that begin a word."""
+    """Whether tokens contain spaces. Otherwise a space precedes each token that begins a word."""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
+        """Return the token ids of each text."""
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice that each came from, and the word it is of."""
+        """Return the token ids of a text, with the offsets and the word index of each."""
 
     def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
         """Return the pieces of all texts, with offsets if ``located``."""
 
     def check_words(self) -> None:
-        """Raise a `UserError` if texts cannot be given as words."""
+        """Raise a `UserError` if this encoder does not accept texts split into words."""
 
     def continues_word(self, token: str) -> bool:
-        """Tell whether a token goes on with the word before it."""
+        """Return whether a token continues the word before it."""
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
-        """Join tokens to text.
+        """Join tokens into text.
 
         Args:
             tokens: the tokens.
-            mark: whether the first token keeps its mark (``##``, or a space) at the start.
+            mark: whether the first token keeps its leading mark (``##`` or a space).
         """
 
 
 class Memory(dict[str, T], Generic[T]):
-    """A cache: chunk -> the value that a function gives for it.
+    """A cache of a function's value for each chunk.
 
-    Forgetting changes no result, since a value depends on its chunk alone.
+    Clearing it changes no result, since a value depends only on its chunk.
 
     Args:
         make: computes the value of a chunk.
-        limit: the most chunks to remember; at the next one, all are forgotten.
+        limit: maximum number of cached chunks. The next chunk clears the cache.
     """
 
     def __init__(self, make: Callable[[str], T], limit: int) -> None:
@@ -79,13 +79,13 @@ class Memory(dict[str, T], Generic[T]):
         self._limit = limit
 
     def remember(self, values: Mapping[str, T]) -> None:
-        """Put in the values of chunks, which were computed elsewhere; of too many, the first."""
+        """Store values that were computed elsewhere; at most the first ``limit`` of them."""
         if len(self) + len(values) > self._limit:
             self.clear()
         self |= islice(values.items(), self._limit)
 
     def forget(self, chunks: Iterable[str]) -> None:
-        """Take out chunks, where they are remembered."""
+        """Remove chunks from the cache, if present."""
         for chunk in chunks:
             self.pop(chunk, None)
 
@@ -99,13 +99,13 @@ class Memory(dict[str, T], Generic[T]):
 
 
 class LateBulk:
-    """Encodes many texts at once by operations on arrays (`bulk.py`), once that pays.
+    """Encodes batches of texts with array operations (`bulk.py`), once that pays off.
 
-    What it needs is made when enough texts have come, and does not go to other processes.
+    The array encoder is built after enough texts have come. It is not pickled for other processes.
 
     Args:
-        make: makes the encoder of many texts.
-        pays: whether this tokenizer can be encoded that way at all.
+        make: builds the array encoder.
+        pays: whether this tokenizer supports array encoding at all.
     """
 
     def __init__(self, make: Callable[[], "BulkEncoder"], *, pays: bool = True) -> None:
@@ -113,14 +113,14 @@ class LateBulk:
         self._pays = pays
         self._size = 0
         self.encoder: BulkEncoder | None = None
-        """What has been made."""
+        """The array encoder; None until it is built."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "encoder": None}  # it is large, and soon made anew
+        return {**vars(self), "encoder": None}  # large, and quick to rebuild
 
     def encode(self, texts: Sequence[str], *, located: bool) -> "PieceArrays | None":
-        """Return the pieces of texts, with offsets if ``located``; None where it does not pay."""
-        size = sum(map(len, texts)) * (_LOCATED if located else 1)
+        """Return the pieces of texts, with offsets if ``located``; None if it does not pay off."""
+        size = sum(map(len, texts)) * (_OFFSETS_WEIGHT if located else 1)
         if size < BULK or not self._pays:
             return None
         self._size += size
@@ -132,7 +132,7 @@ class LateBulk:
 
 
 class ChunkPieces(NamedTuple):
-    """The pieces of one chunk, offsets and words counted from its start."""
+    """The pieces of one chunk, with offsets and word indices relative to its start."""
 
     ids: tuple[int, ...]
     begins: tuple[int, ...]
@@ -144,12 +144,12 @@ class ChunkPieces(NamedTuple):
 
 
 def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pieces:
-    """Put together the pieces of at least one chunk, given where each chunk starts in the text."""
+    """Join the pieces of one or more chunks, given the start of each chunk in the text."""
     ids, begins, ends, words, sizes, word_counts = zip(*chunks, strict=True)
-    # Where each chunk starts, and how many words stand before it; then both for each piece.
-    firsts = accumulate(word_counts, initial=0)
+    # The index of each chunk's first word, then the offset and word shift of each piece.
+    first_words = accumulate(word_counts, initial=0)
     shifts = list(chain.from_iterable(map(repeat, starts, sizes)))
-    word_shifts = chain.from_iterable(map(repeat, firsts, sizes))
+    word_shifts = chain.from_iterable(map(repeat, first_words, sizes))
     return Pieces(
         ids=list(chain.from_iterable(ids)),
         offsets=list(
@@ -166,7 +166,7 @@ def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pi
 def batch_of(
     encoder: PieceEncoder, texts: Sequence[Words], *, words: bool, located: bool
 ) -> PieceBatch:
-    """Return the pieces of texts, or with ``words`` of lists of words, each word by itself."""
+    """Return the pieces of texts; with ``words``, of lists of words, encoded word by word."""
     if not words:
         return encoder.batch(cast("Sequence[str]", texts), located=located)
     encoder.check_words()
@@ -175,7 +175,7 @@ def batch_of(
 
 
 def pieces_of(encoder: PieceEncoder, text: Words) -> Pieces:
-    """Return the pieces of a text, or of a list of words, each word by itself."""
+    """Return the pieces of a text, or of a list of words, encoded word by word."""
     if isinstance(text, str):
         return encoder.pieces(text)
     all_pieces = Pieces()
@@ -188,12 +188,12 @@ def pieces_of(encoder: PieceEncoder, text: Words) -> Pieces:
 
 
 def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches special tokens, the longest one where several begin."""
+    """Return a pattern that matches special tokens, preferring the longest."""
     return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
 
 
 def special_parts(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Cut a text at its special tokens. Yield each part, and whether it is a special token."""
+    """Split a text at its special tokens. Yield each part, and whether it is a special token."""
     start = 0
     for match in pattern.finditer(text):
         yield text[start : match.start()], False

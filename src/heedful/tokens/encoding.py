@@ -1,4 +1,4 @@
-"""What a tokenizer returns: a mapping whose items are keyword arguments of models."""
+"""The result of a tokenizer call: a mapping whose items are keyword arguments of models."""
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Literal
@@ -9,19 +9,19 @@ from heedful.tokens.origin import Origin
 from heedful.tokens.plan import RowPlan
 
 Tensors = Literal["pt", "np"]
-_FEW = 512
-"""Tokens of which tensors are sooner made by way of lists than by operations on arrays."""
+_MAX_LIST_TOKENS = 512
+"""Up to this many tokens, building tensors from lists is faster than from arrays."""
 
 
 class Encoding(MutableMapping[str, Any]):
-    """Token ids and what goes with them, by name, and where each token came from.
+    """Token ids, masks and other model inputs by name, with the origin of each token.
 
     ``encoding["input_ids"]`` and ``encoding.input_ids`` are the same; ``model(**encoding)`` passes
     all items.
 
     Args:
         values: the items.
-        origin: what they are made from; None if not from text.
+        origin: the texts and pieces of the rows; None if the rows were not made from text.
     """
 
     def __init__(self, values: dict[str, Any], origin: Origin | None = None) -> None:
@@ -56,15 +56,15 @@ class Encoding(MutableMapping[str, Any]):
         return f"Encoding({self._values!r})"
 
     def tokens(self, row: int = 0) -> list[str]:
-        """Return the tokens of a row, special tokens and padding among them."""
+        """Return the tokens of a row, including special tokens and padding."""
         return self._origin_of(row).tokens(row)
 
     def word_ids(self, row: int = 0) -> list[int | None]:
-        """Return the index of each token's word in its text; None at special tokens."""
+        """Return the index of each token's word in its text; None for special tokens."""
         return self._origin_of(row).word_ids(row)
 
     def sequence_ids(self, row: int = 0) -> list[int | None]:
-        """Return 0 for tokens of the first text, 1 of the second, None at special tokens."""
+        """Return 0 for tokens of the first text, 1 for the second, None for special tokens."""
         return self._origin_of(row).sequence_ids(row)
 
     def to(self, device: Any) -> "Encoding":
@@ -77,34 +77,34 @@ class Encoding(MutableMapping[str, Any]):
     def _origin_of(self, row: int) -> Origin:
         if self._origin is None:
             raise UserError("this encoding was not made from text: its tokens have no places")
-        count = len(self._origin.rows.samples)
-        if not -count <= row < count:
-            raise UserError(f"row {row}: this encoding has {count} rows, from 0")
+        num_rows = len(self._origin.rows.samples)
+        if not -num_rows <= row < num_rows:
+            raise UserError(f"row {row}: this encoding has {num_rows} rows, from 0")
         return self._origin
 
 
 def encoding_of(
     origin: Origin, *, wanted: Mapping[str, bool], tensors: Tensors | None, single: bool
 ) -> Encoding:
-    """Make an encoding.
+    """Build an encoding.
 
     Args:
-        origin: what it is made from.
-        wanted: item -> whether it is wanted.
-        tensors: kind of tensors to make; None makes lists.
-        single: whether to return the lists of the only row, instead of lists of rows.
+        origin: the texts, pieces and rows.
+        wanted: item name -> whether to include it.
+        tensors: kind of tensors to return; None returns lists.
+        single: whether to return flat lists for the only row, instead of lists of rows.
 
     Raises:
         UserError: see `as_tensors`.
     """
-    if tensors is not None and sum(origin.rows.lengths) > _FEW:
+    if tensors is not None and sum(origin.rows.lengths) > _MAX_LIST_TOKENS:
         _check_lengths("input_ids", padded_lengths(origin.rows))
         return Encoding(as_tensors(origin.arrays(wanted), tensors), origin)
     items: dict[str, Any] = {**origin.lists(wanted)}
     if tensors is not None:
         items = as_tensors(items, tensors)
     elif single:
-        # As in the reference, the length stays a list.
+        # Like the reference, keep the length a list.
         items = {name: row if name == "length" else row[0] for name, row in items.items()}
     return Encoding(items, origin)
 
@@ -130,32 +130,34 @@ def pad_values(
         ones = [[1] * len(row) for row in rows]
         values["attention_mask"] = ones[0] if single else ones
     width = plan.width([len(row) for row in rows])
-    fillings = {
+    fill_values = {
         "input_ids": pad_token_id,
         "token_type_ids": plan.layout.padding_type,
         "attention_mask": 0,
         "special_tokens_mask": 1,
     }
-    for name, filling in fillings.items():
+    for name, fill_value in fill_values.items():
         if name in values:
-            columns = [values[name]] if single else values[name]
-            padded = [plan.layout.padded(row, [filling] * (width - len(row))) for row in columns]
+            unpadded = [values[name]] if single else values[name]
+            padded = [
+                plan.layout.padded(row, [fill_value] * (width - len(row))) for row in unpadded
+            ]
             values[name] = padded[0] if single else padded
     return values
 
 
 def _as_list(value: Any) -> Any:
-    """Return the plain numbers of a tensor, of an array, or of a list of them."""
+    """Convert a tensor, an array, or a list of these to plain Python numbers."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return [_as_list(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
-    """Make int64 torch tensors or numpy arrays of lists, or of arrays.
+    """Convert lists or arrays to int64 torch tensors or numpy arrays.
 
     Raises:
-        UserError: rows are not all of one length, or ``kind`` is neither ``"pt"`` nor ``"np"``.
+        UserError: rows differ in length, or ``kind`` is neither ``"pt"`` nor ``"np"``.
     """
     for name, rows in values.items():
         if isinstance(rows, list):
@@ -172,7 +174,7 @@ def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
 
 
 def _check_lengths(name: str, lengths: Sequence[int]) -> None:
-    """Refuse rows of several lengths."""
+    """Raise an error if rows differ in length."""
     if len(set(lengths)) > 1:
         raise UserError(
             f"{name}: rows of {min(lengths)} to {max(lengths)} tokens make no tensor; give "

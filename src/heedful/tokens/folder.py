@@ -1,4 +1,4 @@
-"""The JSON files of a tokenizer in a model's folder, which tokenizers of all kinds have."""
+"""The JSON files that every tokenizer has in a model folder."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -15,23 +15,23 @@ COMPILED = "tokenizer.json"
 ADDED = "added_tokens.json"
 
 ANY_CLASS = "PreTrainedTokenizer"
-"""What folders name, also with ``Fast`` behind it, that have no class of their own."""
+"""The class of folders without a class of their own, also with the suffix ``Fast``."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "split_special_tokens": (False,),
     "padding_side": ("right",),
     "truncation_side": ("right",),
 }
-"""Keys of the reference that change ids or rows, and the values that are supported."""
+"""Configuration keys of the reference that affect ids or rows, with the supported values."""
 
 _LARGEST_LENGTH = 10**20
-"""From here on the reference's ``model_max_length`` means that it is not known."""
+"""From this value on, the reference's ``model_max_length`` means unknown."""
 
 _SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
-"""What added tokens may ask for."""
+"""The matching options of added tokens."""
 
 TYPES = "token_type_ids"
-"""What calls return them as, and files name them."""
+"""The name of token types in the results of calls and in files."""
 
 MORE = "additional_special_tokens"
 """The key of special tokens without a name."""
@@ -39,7 +39,7 @@ MORE = "additional_special_tokens"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerFiles:
-    """The contents of the files; empty for a file that is missing."""
+    """The contents of the files; empty for a missing file."""
 
     folder: Path
     config: dict[str, Any]
@@ -59,10 +59,10 @@ class TokenizerFiles:
 
 
 def read_files(folder: Path) -> TokenizerFiles:
-    """Read the files of a folder.
+    """Read the tokenizer files of a folder.
 
     Raises:
-        UserError: one of them is damaged, or there but no file.
+        UserError: a file is damaged, or its path exists but is not a file.
     """
     names = (CONFIG, SPECIAL, COMPILED, ADDED)
     config, special, compiled, added = (read_json_if_there(folder / name) for name in names)
@@ -74,15 +74,15 @@ def read_files(folder: Path) -> TokenizerFiles:
 def check_config(
     files: TokenizerFiles, classes: Collection[str], fixed: Mapping[str, tuple[Any, ...]]
 ) -> None:
-    """Check the class of a folder's tokenizer, and settings that can have one value alone.
+    """Check the class of a folder's tokenizer, and the settings with a fixed set of values.
 
     Args:
-        files: what the files say.
-        classes: the reference's classes, each also with ``Fast`` behind it.
-        fixed: keys of ``tokenizer_config.json``, and the values that are supported.
+        files: the contents of the files.
+        classes: the reference's classes, each also with the suffix ``Fast``.
+        fixed: keys of ``tokenizer_config.json``, with the supported values.
 
     Raises:
-        UserError: it is of another class, or a value is none of these.
+        UserError: the class is another one, or a value is not supported.
     """
     path, config = files.config_path, files.config
     for key, allowed in (_FIXED | dict(fixed)).items():
@@ -94,10 +94,10 @@ def check_config(
 
 
 def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
-    """Return a value that a file holds, None where it holds none.
+    """Return the value of a key in a file, or None if it is missing.
 
     Raises:
-        UserError: it is of another type.
+        UserError: the value has another type.
     """
     value = values.get(key)
     if value is not None and not isinstance(value, kinds):
@@ -106,16 +106,16 @@ def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ..
 
 
 def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compiled_key: str) -> Any:
-    """Return the value of a switch that two files hold, and that has to be the same in both.
+    """Return the value of a Boolean setting that must be the same in two files.
 
     Args:
-        files: what the files say.
-        key: its name in ``tokenizer_config.json``.
-        compiled: the part of ``tokenizer.json`` that holds it.
-        compiled_key: its name there.
+        files: the contents of the files.
+        key: name of the setting in ``tokenizer_config.json``.
+        compiled: the part of ``tokenizer.json`` with the setting.
+        compiled_key: name of the setting in that part.
 
     Raises:
-        UserError: they differ, or one is neither true nor false.
+        UserError: the values differ, or one is not a Boolean.
     """
     value = typed(files.config_path, files.config, key, (bool,))
     other = typed(files.compiled_path, compiled, compiled_key, (bool,))
@@ -128,60 +128,60 @@ def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compile
 
 
 def read_max_length(files: TokenizerFiles) -> int | None:
-    """Return the longest row the model takes, None where that is not known.
+    """Return the model's maximum sequence length in tokens, or None if unknown.
 
     Raises:
-        UserError: it is no number of tokens.
+        UserError: the value is not a valid number of tokens.
     """
-    # The first releases called it by another name.
+    # The first releases used another name.
     key = "model_max_length" if "model_max_length" in files.config else "max_len"
     length: float | None = typed(files.config_path, files.config, key, (int, float))
     if length is None or length >= _LARGEST_LENGTH:
         return None
-    if not length >= 1 or length != int(length):  # NaN is neither more nor less
+    if not length >= 1 or length != int(length):  # NaN fails every comparison
         raise UserError(f"{files.config_path}: {key} {length!r}: must be a whole number from 1")
     return int(length)
 
 
 def tells_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
-    """Tell whether models are told token types, as the files say or as is usual for the class.
+    """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
-        UserError: the file says it in another way than by a list of names.
+        UserError: the file does not contain a list of names.
     """
     names = typed(files.config_path, files.config, "model_input_names", (list,))
     if names is not None:
         return TYPES in names
-    # The reference's general class tells them wherever its rows have any.
-    general = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
-    return usual or (general and second_type > 0)
+    # The reference's generic class passes token types if its rows have more than one.
+    is_generic = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
+    return usual or (is_generic and second_type > 0)
 
 
 def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
-    """Return what a file says of token types: nothing where they are as usual for the class."""
+    """Return the entry for token types in a file; empty if they are the class's default."""
     names = ["input_ids", *([TYPES] if told else []), "attention_mask"]
     return {} if told == usual else {"model_input_names": names}
 
 
 def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
-    """Return a part of ``tokenizer.json``, empty where it is missing or of another kind."""
+    """Return a part of ``tokenizer.json``; empty if it is missing or of another kind."""
     part: dict[str, Any] = typed(files.compiled_path, files.compiled, key, (dict,)) or {}
     return part if _kind(part) == kind else {}
 
 
 def compiled_kind(files: TokenizerFiles) -> str | None:
-    """Return what cuts words by ``tokenizer.json``; None where it does not say."""
+    """Return the kind of model that splits words in ``tokenizer.json``, or None if unspecified."""
     return _kind(typed(files.compiled_path, files.compiled, "model", (dict,)) or {})
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:
-    # The first releases did not say of what kind a model is; of theirs, one has merges.
-    told: str | None = part.get("type", "BPE" if "merges" in part else None)
-    return "Unigram" if told is None and isinstance(part.get("vocab"), list) else told
+    # The first releases did not store the kind of a model. Of their models, only BPE has merges.
+    kind: str | None = part.get("type", "BPE" if "merges" in part else None)
+    return "Unigram" if kind is None and isinstance(part.get("vocab"), list) else kind
 
 
 def compiled_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str, int]:
-    """Return token -> id of the model of a ``tokenizer.json``; none where there is none."""
+    """Return token -> id of the model in a ``tokenizer.json``; empty without a model."""
     path = files.compiled_path
     ids: dict[str, int] = typed(path, model, "vocab", (dict,)) or {}
     if set(map(type, ids.values())) - {int}:
@@ -198,27 +198,27 @@ def read_special(
     refused: Collection[str],
     ordinary: bool = False,
 ) -> Vocabulary:
-    """Make a vocabulary of tokens and of the special tokens that the files name.
+    """Build a vocabulary from tokens and the special tokens that the files name.
 
-    Added tokens come behind the vocabulary.
+    Added tokens follow the other tokens.
 
     Args:
-        files: what the files say.
-        tokens: the tokens, with or without those that were added.
-        source: where they are from, for messages.
-        defaults: the special tokens where the files name none.
-        refused: switches of added tokens that must be off: ``lstrip``, ``rstrip``,
+        files: the contents of the files.
+        tokens: the tokens, with or without added tokens.
+        source: where the tokens come from, for messages.
+        defaults: the special tokens that apply if the files name none.
+        refused: options of added tokens that must be off, out of ``lstrip``, ``rstrip``,
             ``single_word`` and ``normalized``.
-        ordinary: whether added tokens need not be special.
+        ordinary: whether added tokens may be ordinary text, not special.
 
     Raises:
-        UserError: files name different special tokens, or an added token is of a kind that is
-            not supported.
+        UserError: files name different special tokens, or an added token is of an unsupported
+            kind.
     """
     folder, base, tokens = files.folder, len(tokens), list(tokens)
     special = replace(defaults, **_special_tokens(files))
-    named, more = special.named(), list(special.additional_special_tokens)
-    added, plain = _added_tokens(files, {*named.values(), *more}, refused, ordinary)
+    named, additional = special.named(), list(special.additional_special_tokens)
+    added, non_special = _added_tokens(files, {*named.values(), *additional}, refused, ordinary)
     for token_id, token in sorted(added.items()):
         if token_id == len(tokens):
             tokens.append(token)
@@ -228,12 +228,14 @@ def read_special(
                 f"{folder}: added token {token!r} has id {token_id}; its vocabulary of "
                 f"{len(tokens)} tokens has {instead} there"
             )
-        if token not in named.values() and token not in more and token not in plain:
-            more.append(token)
-    rest = tuple(token for token in plain if token not in named.values() and token not in more)
-    kept = {*named.values(), *more, *rest}
+        if token not in named.values() and token not in additional and token not in non_special:
+            additional.append(token)
+    ordinary_tokens = tuple(
+        token for token in non_special if token not in named.values() and token not in additional
+    )
+    all_added = {*named.values(), *additional, *ordinary_tokens}
     switches: dict[str, Any] = {
-        switch: frozenset(token for token, on in _switched(files, switch).items() if on) & kept
+        switch: frozenset(token for token, on in _switched(files, switch).items() if on) & all_added
         for switch in _SWITCHES
         if switch not in refused
     }
@@ -245,14 +247,16 @@ def read_special(
             if token in getattr(defaults, switch) and named[name] not in described
         }
         switches[switch] = switches.get(switch, frozenset()) | on
-    # Of ordinary tokens that only the old file names, the reference normalizes the text before.
-    switches["normalized"] |= {token for token in rest if token not in described}
-    special = replace(special, additional_special_tokens=tuple(more), ordinary=rest, **switches)
+    # If only the old file names an ordinary token, the reference matches it in normalized text.
+    switches["normalized"] |= {token for token in ordinary_tokens if token not in described}
+    special = replace(
+        special, additional_special_tokens=tuple(additional), ordinary=ordinary_tokens, **switches
+    )
     return Vocabulary(tokens, special, source=source, added=len(tokens) - base)
 
 
 def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
-    """Return the special tokens that the files name, by name."""
+    """Return the special tokens in the files: name -> token."""
     chosen: dict[str, Any] = {}
     for name in [*SpecialTokens().named(), MORE]:
         ours, theirs = content_of(files.config.get(name)), content_of(files.special.get(name))
@@ -270,7 +274,7 @@ def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
 
 
 def content_of(value: Any) -> Any:
-    """Return the text of a token, or of a list of tokens: files hold texts or descriptions."""
+    """Return the text of a token or of a list of tokens, given as strings or descriptions."""
     if isinstance(value, list):
         return tuple(content_of(item) for item in value)
     return value.get("content") if isinstance(value, dict) else value
@@ -291,46 +295,49 @@ def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
 def _added_tokens(
     files: TokenizerFiles, special: Collection[str], refused: Collection[str], ordinary: bool
 ) -> tuple[dict[int, str], list[str]]:
-    """Return id -> token of the tokens that were added to a vocabulary; those not special."""
+    """Return id -> token of all added tokens, and the tokens that are not special."""
     entries = _entries(files)
     added = dict(_added_token(*entry, refused, ordinary) for entry in entries)
-    plain = [entry["content"] for _, _, entry in entries if not entry.get("special", False)]
+    non_special = [entry["content"] for _, _, entry in entries if not entry.get("special", False)]
     for token, token_id in files.added.items():
-        is_told = token in special or added.get(token_id) == token
-        if type(token_id) is not int or not (is_told or ordinary):
+        is_known = token in special or added.get(token_id) == token
+        if type(token_id) is not int or not (is_known or ordinary):
             path = files.folder / ADDED
             raise UserError(
                 f"{path}: {token!r} ({token_id!r}) is not a special token: not supported"
             )
         added[token_id] = token
-        plain += [] if is_told else [token]
-    return added, list(dict.fromkeys(plain))
+        non_special += [] if is_known else [token]
+    return added, list(dict.fromkeys(non_special))
 
 
 def _added_token(
     path: Path, token_id: Any, entry: Any, refused: Collection[str], ordinary: bool
 ) -> tuple[int, str]:
-    """Return the id and the text of an added token; refuse one of a kind not supported."""
+    """Return the id and the text of an added token; raise an error for an unsupported kind."""
     token = entry.get("content") if isinstance(entry, dict) else None
     if not isinstance(token, str) or not str(token_id).isdecimal():
         raise UserError(f"{path}: added token {token_id!r} is {entry!r}")
-    asks = [key for key in refused if entry.get(key)]
+    unsupported = [key for key in refused if entry.get(key)]
     if not entry.get("special", False) and not ordinary:
-        asks.append("special=false")
-    if asks:
-        raise UserError(f"{path}: added token {token!r} has {', '.join(asks)}: not supported")
+        unsupported.append("special=false")
+    if unsupported:
+        raise UserError(
+            f"{path}: added token {token!r} has {', '.join(unsupported)}: not supported"
+        )
     return int(token_id), token
 
 
 def _switched(files: TokenizerFiles, switch: str) -> dict[str, bool]:
-    """Return token -> whether a switch of it is on, of tokens that the files describe.
+    """Return token -> whether an option is on, for all tokens that the files describe.
 
-    Of descriptions by name that of ``special_tokens_map.json`` counts, and before both one by id.
+    A description by id takes precedence over a description by name. Of descriptions by name,
+    ``special_tokens_map.json`` takes precedence.
     """
     named = {**files.config, **files.special}
     entries = [named.get(name) for name in SpecialTokens().named()]
     entries += [*(files.config.get(MORE) or ()), *(files.special.get(MORE) or ())]
-    entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one counts
+    entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one wins
     return {
         entry["content"]: bool(entry.get(switch))
         for entry in entries
@@ -339,10 +346,10 @@ def _switched(files: TokenizerFiles, switch: str) -> dict[str, bool]:
 
 
 def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return the special tokens by name, as files hold them."""
+    """Return the special tokens by name, in the format of the files."""
     special: dict[str, Any] = {**vocabulary.special.named()}
     if vocabulary.special.mask_token not in vocabulary.ids:
-        # The reference would add it to the vocabulary, beyond the model's embeddings.
+        # The reference would add the mask to the vocabulary, beyond the model's embeddings.
         del special["mask_token"]
     if vocabulary.special.additional_special_tokens:
         special[MORE] = list(vocabulary.special.additional_special_tokens)
@@ -350,9 +357,9 @@ def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def described_entries(vocabulary: Vocabulary) -> dict[str, Any]:
-    """Return what files say of each token that is never split, by its id.
+    """Return the descriptions of all tokens that are never split, by id.
 
-    The reference guesses the switches of special tokens that are not described.
+    Without descriptions, the reference guesses the options of special tokens.
     """
     special = vocabulary.special
     return {

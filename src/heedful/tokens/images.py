@@ -1,4 +1,4 @@
-"""What takes the place of the characters of a long text, looked up for all of them at once."""
+"""Vectorized replacement of the characters of a long text."""
 
 import sys
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from heedful.tokens.normalize import Images
 
 _NEW, _LONG = 2**32 - 1, 2**32 - 2
-"""Instead of a code point: what becomes of the character has not been asked for; or it is not one
+"""Markers in place of a code point: the replacement is not known yet, or is not exactly one
 character."""
 
 
 class ImageTable:
-    """Does what ``str.translate`` does, ten times as fast where a text is not ASCII.
+    """Works like ``str.translate``, but ten times as fast on text that is not ASCII.
 
     Args:
-        images: what takes the place of each character.
+        images: code point -> replacement.
     """
 
     def __init__(self, images: Images) -> None:
@@ -26,7 +26,7 @@ class ImageTable:
         self._codes = np.full(sys.maxunicode + 1, _NEW, np.uint32)
 
     def translate(self, text: str) -> str:
-        """Return a text with the images of its characters."""
+        """Return a text with all characters replaced by their images."""
         if text.isascii():
             return text.translate(self._images)
         codes = codes_of(text)
@@ -39,7 +39,7 @@ class ImageTable:
         return "".join(self._parts(text, images))
 
     def _parts(self, text: str, images: NDArray[np.uint32]) -> Iterator[str]:
-        """Yield the images, those of many characters that become one each in one piece."""
+        """Yield the replaced text in parts, with runs of single-character images as one part."""
         for before, at in pairwise([-1, *np.flatnonzero(images == _LONG).tolist(), len(text)]):
             yield images[before + 1 : at].tobytes().decode("utf-32-le", "surrogatepass")
             if at < len(text):

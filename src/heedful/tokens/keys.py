@@ -1,7 +1,7 @@
-"""Short words as pairs of numbers, and a table that finds many of them at once.
+"""Short words as pairs of integers, and a hash table with vectorized look-up.
 
-A key is 16 bytes, one for each letter (`symbols.py`), filled up with zeros: the first eight in
-``low``, the others in ``high``. It is the whole word, so that equal keys are equal words.
+A key is 16 bytes, one for each letter (`symbols.py`), padded with zeros. ``low`` holds the first
+eight bytes, ``high`` the others. A key encodes the whole word, so equal keys mean equal words.
 """
 
 from typing import NamedTuple
@@ -27,27 +27,27 @@ class Keys(NamedTuple):
     high: Words
 
     def at(self, indices: NDArray[np.int64]) -> "Keys":
-        """Return some of them."""
+        """Return the keys at the given indices."""
         return Keys(self.low[indices], self.high[indices])
 
     def beginnings(self, sizes: NDArray[np.int64]) -> "Keys":
-        """Return the keys of the first letters of each, for each number of letters.
+        """Return the keys of the prefixes of each word, for each of the given lengths.
 
         Args:
-            sizes: the numbers of letters; a word that has fewer is taken whole. Shape (S,).
+            sizes: prefix lengths in letters. A shorter word counts as its own prefix. Shape (S,).
 
         Shape:
-            (N * S,), those of a word one after the other.
+            (N * S,), with the prefixes of a word next to each other.
         """
         low = self.low[:, None] & _LOW_MASKS[sizes]
         high = self.high[:, None] & _HIGH_MASKS[sizes]
         return Keys(low.ravel(), high.ravel())
 
     def after(self, sizes: NDArray[np.int64]) -> "Keys":
-        """Return the keys of what follows the first letters, of which there is at least one."""
+        """Return the keys of the words without their first ``sizes`` letters, at least one each."""
         bits = 8 * sizes.astype(np.uint64)
         word = np.uint64(64)
-        # A shift by more than all bits gives 0, and 64 - 72 is such a number, too.
+        # A shift by 64 bits or more gives 0, and unsigned 64 - 72 wraps to such a shift.
         low = (self.low >> bits) | (self.high << (word - bits)) | (self.high >> (bits - word))
         return Keys(low, self.high >> bits)
 
@@ -58,38 +58,41 @@ def keys_at(
     """Return the keys of words of a text.
 
     Args:
-        symbols: its letters; 16 bytes follow the start of each word.
-        starts: where each word starts. Shape (N,).
-        sizes: its number of letters, 1 to 16. Shape (N,).
+        symbols: the letters of the text. At least 16 bytes follow the start of each word.
+        starts: start of each word. Shape (N,).
+        sizes: number of letters of each word, 1 to 16. Shape (N,).
     """
-    # Eight letters from each place on, without a copy.
-    eights = np.ndarray((len(symbols) - 7,), "<u8", buffer=symbols, strides=(1,))
-    low = eights[starts].astype(np.uint64, copy=False) & _LOW_MASKS[sizes]
+    # A view of the eight letters at each position.
+    windows = np.ndarray((len(symbols) - 7,), "<u8", buffer=symbols, strides=(1,))
+    low = windows[starts].astype(np.uint64, copy=False) & _LOW_MASKS[sizes]
     high = np.zeros(len(starts), np.uint64)
     longer = np.flatnonzero(sizes > 8)
-    high[longer] = eights[starts[longer] + 8] & _HIGH_MASKS[sizes[longer]]
+    high[longer] = windows[starts[longer] + 8] & _HIGH_MASKS[sizes[longer]]
     return Keys(low, high)
 
 
 def distinct(keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the index of one of each kind of keys, and for each key the number of its kind."""
+    """Return the index of one key per distinct value, and the group number of each key.
+
+    Groups are numbered in the order of the returned indices.
+    """
     order = np.lexsort(keys)
     low, high = keys.at(order)
     is_new = np.ones(len(order), bool)
     is_new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-    kinds = np.empty(len(order), np.int64)
-    kinds[order] = np.cumsum(is_new) - 1
-    return order[is_new], kinds
+    group_ids = np.empty(len(order), np.int64)
+    group_ids[order] = np.cumsum(is_new) - 1
+    return order[is_new], group_ids
 
 
 class KeyTable:
-    """Numbers of keys.
+    """A hash table from keys to numbers.
 
-    Open addressing with linear probing: a key is at the slot that its hash says, or at one of those
-    that follow without a gap.
+    It uses open addressing with linear probing: a key is in the slot of its hash, or in one of the
+    slots that follow without a gap.
 
     Args:
-        capacity: the most numbers.
+        capacity: numbers must be below this.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -97,43 +100,43 @@ class KeyTable:
         self._shift = np.uint64(64 - bits)
         self._last_slot = (1 << bits) - 1
         self._slots = np.full(1 << bits, -1, np.int32)
-        # One more than there are numbers: an empty slot, -1, leads to a key that no word has.
+        # The extra last entry is for empty slots: index -1 leads to a key that no word has.
         self._low = np.full(capacity + 1, 2**64 - 1, np.uint64)
         self._high = np.zeros(capacity + 1, np.uint64)
         self._reach = 0
 
     def find(self, keys: Keys) -> NDArray[np.int64]:
-        """Return the number of each key, -1 where it is not in the table."""
+        """Return the number of each key, or -1 if it is not in the table."""
         slots = self._hashes(keys)
         numbers = self._slots.take(slots).astype(np.int64)
-        wrong = np.flatnonzero(self._differ(numbers, keys))
+        mismatched = np.flatnonzero(self._differ(numbers, keys))
         for _ in range(self._reach):
-            wrong = wrong[numbers[wrong] >= 0]
-            if not wrong.size:
+            mismatched = mismatched[numbers[mismatched] >= 0]
+            if not mismatched.size:
                 break
-            slots[wrong] = (slots[wrong] + 1) & self._last_slot
-            numbers[wrong] = self._slots[slots[wrong]]
-            wrong = wrong[self._differ(numbers[wrong], keys.at(wrong))]
-        numbers[wrong] = -1
+            slots[mismatched] = (slots[mismatched] + 1) & self._last_slot
+            numbers[mismatched] = self._slots[slots[mismatched]]
+            mismatched = mismatched[self._differ(numbers[mismatched], keys.at(mismatched))]
+        numbers[mismatched] = -1
         return numbers
 
     def add(self, keys: Keys, numbers: NDArray[np.int64], *, reach: int | None = None) -> None:
-        """Put in keys, each new and only once.
+        """Insert distinct new keys.
 
         Args:
             keys: the keys.
-            numbers: the number of each. Shape (N,).
-            reach: how many slots from that of its hash a key may be. One for which there is no room
-                is left out, so that words made for it cannot make searches long.
+            numbers: the number of each key. Shape (N,).
+            reach: maximum distance of a key from the slot of its hash. A key that does not fit is
+                left out, so that adversarial words cannot make searches long.
         """
         self._low[numbers], self._high[numbers] = keys
         slots = self._hashes(keys)
-        left, steps = np.arange(len(slots)), 0
-        while left.size and (reach is None or steps <= reach):
-            free = left[self._slots[slots[left]] < 0]
-            self._slots[slots[free]] = numbers[free]  # of several that want it, the last has it
-            left = left[self._slots[slots[left]] != numbers[left]]
-            slots[left] = (slots[left] + 1) & self._last_slot
+        pending, steps = np.arange(len(slots)), 0
+        while pending.size and (reach is None or steps <= reach):
+            free = pending[self._slots[slots[pending]] < 0]
+            self._slots[slots[free]] = numbers[free]  # of several candidates, the last one wins
+            pending = pending[self._slots[slots[pending]] != numbers[pending]]
+            slots[pending] = (slots[pending] + 1) & self._last_slot
             self._reach, steps = max(self._reach, steps), steps + 1
 
     def _hashes(self, keys: Keys) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Where a model's special tokens stand: around a text, or around the two of a pair."""
+"""The layout of a model's special tokens around a text or a pair of texts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,29 +11,29 @@ T = TypeVar("T")
 class PairLayout:
     """The ids of the special tokens of a row.
 
-    Rows are ``begin`` text ``end`` and ``begin`` first ``middle`` second ``end``: of BERT,
-    ``[CLS] text [SEP]`` and ``[CLS] first [SEP] second [SEP]``.
+    Rows are ``begin`` text ``end`` and ``begin`` first ``middle`` second ``end``. In BERT, these
+    are ``[CLS] text [SEP]`` and ``[CLS] first [SEP] second [SEP]``.
     """
 
     begin: tuple[int, ...] = ()
     middle: tuple[int, ...] = ()
     end: tuple[int, ...] = ()
     second_type: int = 0
-    """Token type of a second text and of what closes it; all other tokens are of type 0."""
+    """Token type of a second text and its ``end`` tokens; all other tokens have type 0."""
     tells_types: bool = True
-    """Whether models are told these types, rather than to take all tokens for one type."""
+    """Whether models receive token types. Otherwise all tokens have the same type."""
     tells_alone: bool = False
-    """Whether they are told the types of a text alone, too. To most models type 0 is the same as
-    none; GPT-2 adds the vector of word 0."""
+    """Whether models also receive the types of single texts. For most models type 0 is the same as
+    no type; GPT-2 adds the embedding of word 0."""
     closing_type: int | None = None
-    """Token type of the last special token; None for that of the text before it."""
+    """Token type of the last special token; None for the type of the text before it."""
     pads_left: bool = False
-    """Whether rows are filled up before their first token, rather than behind their last."""
+    """Whether padding precedes the first token of a row, instead of following the last."""
     padding_type: int = 0
-    """Token type of what fills them up."""
+    """Token type of padding."""
 
     def size(self, *, pair: bool) -> int:
-        """Return how many special tokens a row has."""
+        """Return the number of special tokens in a row."""
         return len(self.begin) + len(self.end) + (len(self.middle) if pair else 0)
 
     def bare(self) -> "PairLayout":
@@ -41,11 +41,11 @@ class PairLayout:
         return replace(self, begin=(), middle=(), end=(), closing_type=None)
 
     def padded(self, row: list[T], fillers: list[T]) -> list[T]:
-        """Put what fills a row up on its side."""
+        """Return a row with padding on the layout's side."""
         return fillers + row if self.pads_left else row + fillers
 
     def ids(self, first: Sequence[int], second: Sequence[int] | None = None) -> list[int]:
-        """Put special tokens around the ids of a text, or of two."""
+        """Return the ids of a text or a pair, with special tokens."""
         if second is None:
             return [*self.begin, *first, *self.end]
         return [*self.begin, *first, *self.middle, *second, *self.end]
@@ -53,38 +53,38 @@ class PairLayout:
     def values(
         self, first: Sequence[T], second: Sequence[T] | None = None, *, special: T
     ) -> list[T]:
-        """Lay out one value a token as `ids` does ids, with ``special`` for each special token."""
+        """Lay out one value per token as in `ids`, with ``special`` for each special token."""
         values = [special] * len(self.begin) + [*first]
         if second is not None:
             values += [special] * len(self.middle) + [*second]
         return values + [special] * len(self.end)
 
     def class_position(self, length: int) -> int:
-        """Return where the token that stands for all of a row stands, in a row of so many."""
+        """Return the position of the classification token in a row of ``length`` tokens."""
         return 0 if self.closing_type is None else length - 1
 
     def second_start(self, first: int) -> int:
-        """Return where in its row a second text starts, behind a first of so many tokens."""
+        """Return the start of the second text in its row, after a first text of this length."""
         return len(self.begin) + first + len(self.middle)
 
     def type_split(self, first: int) -> int | None:
-        """Return where the tokens that a model takes for type 1 start, behind a first text.
+        """Return where tokens of type 1 start, after a first text of this length.
 
-        That is None where there are none.
+        None if the model receives no tokens of type 1.
         """
         return self.second_start(first) if self.second_type and self.tells_types else None
 
     def alone_split(self, length: int) -> int | None:
-        """Return the same for a text alone, in a row of so many tokens: its end, or None."""
+        """Return the `type_split` of a single text in a row of this length: its end, or None."""
         return length if self.tells_alone and self.tells_types else None
 
     def types(self, first: int, second: int | None = None) -> list[int]:
-        """Return the token types of a row of texts of so many tokens."""
+        """Return the token types of a row, given the lengths of its texts."""
         if second is None:
             types = [0] * (first + self.size(pair=False))
         else:
-            rest = second + len(self.end)
-            types = [0] * self.second_start(first) + [self.second_type] * rest
+            second_size = second + len(self.end)
+            types = [0] * self.second_start(first) + [self.second_type] * second_size
         if self.closing_type is not None:
             types[-1] = self.closing_type
         return types

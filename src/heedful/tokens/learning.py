@@ -1,9 +1,9 @@
-"""Learning a vocabulary: WordPiece, pairs of bytes, likeliest pieces, pieces for translation.
+"""Learn vocabularies: WordPiece, byte-level BPE, unigram, and pieces for translation.
 
-The ``tokenizers`` library's trainer joins the most frequent pair of pieces again and again. Left to
-itself it numbers the letters inside words in the order of a hash table, and so breaks ties in
-another way each time (huggingface/tokenizers#1794). Here every letter gets its number beforehand,
-so equal counts give an equal vocabulary.
+The trainer of the ``tokenizers`` library repeatedly merges the most frequent pair of pieces. By
+default, it numbers the letters inside words in hash-table order, so it breaks ties differently in
+each run (huggingface/tokenizers#1794). Here every letter gets its number in advance, so equal
+counts give equal vocabularies.
 """
 
 import json
@@ -25,14 +25,14 @@ from heedful.tokens.vocabulary import SpecialTokens
 from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
 LEAST = 2
-"""Times that two pieces must have stood together to become one."""
+"""Minimum frequency of a pair of pieces to be merged."""
 
 _RARE_STEP = 1e-4
-"""By so much the scores differ that the trainer of likeliest pieces gives to rare characters."""
+"""Difference between the scores that the unigram trainer assigns to successive rare characters."""
 _SAME_STEP = 1e-5
-"""In such steps, how far from a whole number still is one."""
+"""Tolerance, in such steps, for a whole number of steps."""
 _DIGITS = 6
-"""Of a score, behind the point: in those after them the trainer differs each time."""
+"""Decimal places of a score. Further digits vary between runs of the trainer."""
 
 _SPECIAL = SpecialTokens()
 _FIRST = (
@@ -52,23 +52,23 @@ BYTES_AROUND: dict[str, tuple[tuple[str, ...], str]] = {
     "gpt2": ((), GPT2_KIND.special.sep_token),
     "deberta": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[MASK]"),
 }
-"""The first tokens of vocabularies of bytes and the last one, by family."""
+"""The first tokens and the last token of byte-level vocabularies, by family."""
 
 
 class Framing(NamedTuple):
-    """The special tokens of a unigram vocabulary, and where they stand."""
+    """The special tokens of a unigram vocabulary, and their layout in rows."""
 
     tokenizer: str
-    """The class that reads it."""
+    """The class that reads the vocabulary."""
     first: tuple[str, ...]
     """The first tokens, in the order of their ids."""
     unknown: str
     mask: str
     """The last token, unless it is among the first."""
     single: str
-    """What the compiled reference calls the rows of texts."""
+    """The template for single texts, in the compiled reference's notation."""
     pair: str
-    """And those of pairs."""
+    """The template for pairs."""
 
 
 FRAMINGS = {
@@ -113,17 +113,17 @@ FRAMINGS = {
         pair="$A:0 <sep>:0 $B:1 <sep>:1 <cls>:2",
     ),
 }
-"""Of unigram vocabularies, by family."""
+"""The framings of unigram vocabularies, by family."""
 
-_NO_PIECES = ("Cc", "Cs")
-"""Categories of characters that are always written in bytes: controls and half characters."""
+_AS_BYTES = ("Cc", "Cs")
+"""Categories of characters that are always written as bytes: controls and surrogates."""
 
-_TOGETHER = 2**12
-"""Times that a word is told to the trainer at once: it takes text, not counts."""
+_BLOCK_REPEATS = 2**12
+"""Repetitions of a word per string for the trainer, which accepts text, not counts."""
 
 
 def count_words(texts: Iterable[str], normalizer: Normalizer) -> Counter[str]:
-    """Count the words that WordPiece will see; what is held grows with the different ones alone."""
+    """Count the words that WordPiece receives. Memory grows only with the distinct words."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normalizer.words(text))
@@ -131,16 +131,16 @@ def count_words(texts: Iterable[str], normalizer: Normalizer) -> Counter[str]:
 
 
 def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -> list[str]:
-    """Learn the tokens of a vocabulary, in the order of their ids.
+    """Learn a WordPiece vocabulary, and return its tokens in the order of their ids.
 
-    Special tokens come first, then the letters, the letters inside words, and the learnt pieces,
-    the earliest joined first.
+    The order is: special tokens, letters, letters inside words, and learnt pieces in the order of
+    merging.
 
     Args:
-        words: each word, as `Normalizer` gives it, and how often it occurs.
-        size: tokens of the vocabulary; fewer where no pair of pieces is left to be joined.
-        alphabet: the most characters it knows, the most frequent ones; words with others become
-            unknown.
+        words: word, normalized by `Normalizer` -> its count.
+        size: number of tokens; fewer if no pair of pieces is left to merge.
+        alphabet: maximum number of characters. The most frequent are kept; words with other
+            characters become unknown.
 
     Raises:
         UserError: there are no words, ``size`` has no room for the characters, or the
@@ -163,14 +163,14 @@ def learn_vocabulary(words: Mapping[str, int], *, size: int, alphabet: int = 100
 def learn_bytes(
     texts: Iterable[str], *, size: int, arch: str = "roberta"
 ) -> tuple[list[str], list[Pair]]:
-    """Learn pairs of bytes: the tokens in the order of their ids, and the pairs that they join.
+    """Learn byte-level BPE: return the tokens in the order of their ids, and the merges.
 
-    The family's first special tokens have its ids; then come the 256 bytes and the learnt tokens,
-    the earliest joined first. The last is the mask, or the token that ends a text of GPT-2's.
+    The family's first special tokens keep its ids. Then come the 256 bytes and the learnt tokens,
+    in the order of merging. The last token is the mask, or the end-of-text token for GPT-2.
 
     Args:
         texts: the texts.
-        size: tokens of the vocabulary; fewer where no pair is left to be joined.
+        size: number of tokens; fewer if no pair is left to merge.
         arch: a family in ``BYTES_AROUND``.
 
     Raises:
@@ -178,10 +178,10 @@ def learn_bytes(
             installed.
     """
     special, last = BYTES_AROUND[arch]
-    least = len(special) + len(ALPHABET) + 1
-    if size < least:
+    floor = len(special) + len(ALPHABET) + 1
+    if size < floor:
         raise UserError(
-            f"--size {size}: the special tokens and the 256 bytes alone make {least} tokens; give "
+            f"--size {size}: the special tokens and the 256 bytes alone make {floor} tokens; give "
             "at least that many"
         )
     try:
@@ -205,15 +205,15 @@ def learn_bytes(
 
 
 def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta") -> dict[str, Any]:
-    """Learn the likeliest pieces (Kudo 2018), and return the ``tokenizer.json`` that holds them.
+    """Learn a unigram vocabulary (Kudo 2018), and return it as the contents of ``tokenizer.json``.
 
-    Special tokens are those of a family; those of XLM-RoBERTa have its ids. Texts are put in
-    normal form NFKC, and a space is part of the word behind it, as in SentencePiece. The same texts
-    give the same pieces in the same order, which the trainer alone does not promise.
+    The special tokens depend on the family; for XLM-RoBERTa, they keep its ids. Texts are
+    normalized to NFKC, and a space is part of the word after it, as in SentencePiece. Equal texts
+    give equal pieces in the same order, which the trainer itself does not guarantee.
 
     Args:
         texts: the texts.
-        size: tokens of the vocabulary; fewer where the texts have no more.
+        size: number of tokens; fewer if the texts have no more.
         arch: the family, one of ``FRAMINGS``.
 
     Raises:
@@ -247,11 +247,11 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     try:
         learner.train_from_iterator(seen(), trainer)
     except Exception as error:
-        least = len(characters) + len(special) + 1 + ends_in_mask
-        if isinstance(error, UserError) or size >= least:
+        floor = len(characters) + len(special) + 1 + ends_in_mask
+        if isinstance(error, UserError) or size >= floor:
             raise
         raise UserError(
-            f"--size {size}: the text's characters alone make {least:,} tokens; give at least that "
+            f"--size {size}: the text's characters alone make {floor:,} tokens; give at least that "
             "many"
         ) from error
     learner.post_processor = TemplateProcessing(
@@ -261,9 +261,9 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     )
     compiled: dict[str, Any] = json.loads(learner.to_str())
     tokens, added = compiled["model"]["vocab"], compiled["added_tokens"]
-    # What a text spells like a special token would have two ids.
+    # A learnt piece that equals a special token would have two ids.
     spelt = {*special, framing.mask}
-    tokens[len(special) :] = _in_order(one for one in tokens[len(special) :] if one[0] not in spelt)
+    tokens[len(special) :] = _by_score(one for one in tokens[len(special) :] if one[0] not in spelt)
     if ends_in_mask:
         added.append({**added[0], "id": len(tokens), "content": framing.mask})
         tokens.append([framing.mask, 0.0])
@@ -272,27 +272,27 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     return compiled
 
 
-def _in_order(pieces: Iterable[tuple[str, float]]) -> list[list[Any]]:
-    """Put the likeliest first, the same way each time.
+def _by_score(pieces: Iterable[tuple[str, float]]) -> list[list[Any]]:
+    """Sort pieces by descending score, reproducibly.
 
-    The trainer adds scores up in an order that changes. Characters that are too rare for a score of
-    their own get the least one, each a step more than the one before, in the order of a hash table.
+    The trainer sums scores in a varying order. Characters that are too rare for a score of their
+    own get the lowest score, plus one more step for each, in hash-table order.
     """
     scores = dict(pieces)
-    least = min(scores.values(), default=0.0)
+    lowest = min(scores.values(), default=0.0)
     steps = {
-        piece: (score - least) / _RARE_STEP for piece, score in scores.items() if len(piece) == 1
+        piece: (score - lowest) / _RARE_STEP for piece, score in scores.items() if len(piece) == 1
     }
     taken = {round(step) for step in steps.values() if abs(step - round(step)) < _SAME_STEP}
-    last = min({*range(len(taken) + 1)} - taken)
-    rare = sorted(piece for piece, step in steps.items() if step < last - 0.5)
+    first_free = min({*range(len(taken) + 1)} - taken)
+    rare = sorted(piece for piece, step in steps.items() if step < first_free - 0.5)
     scores |= zip(rare, sorted((scores[piece] for piece in rare), reverse=True), strict=True)
     rounded = [[piece, round(score, _DIGITS)] for piece, score in scores.items()]
-    return sorted(rounded, key=lambda each: (-each[1], each[0]))
+    return sorted(rounded, key=lambda entry: (-entry[1], entry[0]))
 
 
 def _normalizer() -> Any:
-    """Return what puts texts in normal form before likeliest pieces are learnt."""
+    """Return the normalizer for unigram learning."""
     from tokenizers import Regex, normalizers
 
     return normalizers.Sequence(
@@ -306,7 +306,7 @@ def _normalizer() -> Any:
 
 
 def count_spaced(texts: Iterable[str]) -> Counter[str]:
-    """Count what stands between two spaces, as the pieces of translation are learnt from it."""
+    """Count the strings between spaces, from which the pieces for translation are learnt."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(text.split(" "))
@@ -316,15 +316,15 @@ def count_spaced(texts: Iterable[str]) -> Counter[str]:
 def learn_pieces(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -> list[str]:
     """Learn the tokens of a `TextTokenizer`, in the order of their ids.
 
-    The end of a text and the unknown token come first, then the 256 bytes, the space, the
-    characters, those that stood behind a space with it, and the learnt pieces, the earliest joined
-    first. The padding token is the last. Letters, digits and punctuation are never joined with each
-    other; line ends and other controls are no pieces at all, so they are written in bytes.
+    The order is: end-of-text and unknown token, the 256 bytes, the space, characters, characters
+    with a space before them, learnt pieces in the order of merging, and the padding token. Letters,
+    digits and punctuation never merge with each other. Line ends and other controls are not pieces,
+    so they are written as bytes.
 
     Args:
-        words: what stands between two spaces, and how often it occurs.
-        size: tokens of the vocabulary; fewer where no pair of pieces is left to be joined.
-        alphabet: the most characters it knows, the most frequent ones; others are written in bytes.
+        words: string between two spaces -> its count.
+        size: number of tokens; fewer if no pair of pieces is left to merge.
+        alphabet: maximum number of characters, the most frequent; others are written as bytes.
 
     Raises:
         UserError: there are no words, ``size`` has no room for the characters, or the
@@ -333,7 +333,7 @@ def learn_pieces(words: Mapping[str, int], *, size: int, alphabet: int = 1000) -
     if not any(words):
         raise UserError("no words to learn a vocabulary from")
     letters = _letters(
-        words, alphabet, never=lambda one: one == SPACE or unicodedata.category(one) in _NO_PIECES
+        words, alphabet, never=lambda one: one == SPACE or unicodedata.category(one) in _AS_BYTES
     )
     heads = sorted({SPACE + word[0] for word in words if word and word[0] in letters})
     first = [EOS, UNKNOWN, *BYTES, SPACE, *letters, *heads]
@@ -357,13 +357,13 @@ def learn_translation(
     size: int,
     separate: bool = False,
 ) -> TranslationTokenizer:
-    """Learn the tokenizer of a translation from the counted words of both sides.
+    """Learn the tokenizers of a translation model from the word counts of both sides.
 
     Args:
-        source: the words of the texts that are read, as `count_spaced` gives them.
-        target: those of the texts that are written.
-        size: tokens of the vocabulary; with ``separate``, of each.
-        separate: whether each side has a vocabulary of its own.
+        source: word counts of the source texts, from `count_spaced`.
+        target: word counts of the target texts.
+        size: number of tokens of the vocabulary, or of each one with ``separate``.
+        separate: whether each side has a separate vocabulary.
 
     Raises:
         UserError: see `learn_pieces`.
@@ -372,37 +372,37 @@ def learn_translation(
         both = TextTokenizer(learn_pieces(source + target, size=size))
         return TranslationTokenizer(both, both)
     sides = [learn_pieces(words, size=size) for words in (source, target)]
-    # Both rows of a model are filled up with one id, so the larger vocabulary has it further in.
+    # Both sides share one padding id, so the larger vocabulary cannot have it at the end.
     pad = min(map(len, sides)) - 1
     read, write = (TextTokenizer([*side[:pad], PAD, *side[pad:-1]]) for side in sides)
     return TranslationTokenizer(read, write)
 
 
 def _letters(
-    counts: Mapping[str, int], most: int, *, never: Callable[[str], bool] = lambda letter: False
+    counts: Mapping[str, int], limit: int, *, never: Callable[[str], bool] = lambda letter: False
 ) -> list[str]:
-    """Return the most frequent characters, in order."""
+    """Return the most frequent characters, sorted by code point."""
     letters: Counter[str] = Counter()
     for word, count in counts.items():
         for letter in word:
             letters[letter] += count
     known = [letter for letter in letters if not never(letter)]
-    return sorted(sorted(known, key=lambda letter: (-letters[letter], letter))[:most])
+    return sorted(sorted(known, key=lambda letter: (-letters[letter], letter))[:limit])
 
 
 def _kind(character: str) -> str:
-    """Return the letter of what may stand together in a piece: L, N, P, or C and Z for the rest."""
+    """Return the class of characters that may merge: L, N, P, or C and Z for all others."""
     return {"M": "L", "S": "P"}.get(kind := unicodedata.category(character)[0], kind)
 
 
 def _runs(word: str, letters: Container[str]) -> Iterator[str]:
-    """Cut a word, with the space before it, to where what is learnt may be joined."""
+    """Split a word, with the space before it, into runs within which pieces may merge."""
     start = SPACE
     for kind, run in groupby(word, lambda one: _kind(one) if one in letters else ""):
         text = start + "".join(run)
         start = ""
         if kind:
-            yield from (text[at : at + MAX_PIECE] for at in range(0, len(text), MAX_PIECE))
+            yield from (text[i : i + MAX_PIECE] for i in range(0, len(text), MAX_PIECE))
 
 
 def _trained(
@@ -417,22 +417,22 @@ def _trained(
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=LEAST,
-        special_tokens=first,  # these get the first ids, in this order
+        special_tokens=first,  # they get the first ids, in this order
         initial_alphabet=letters,
-        limit_alphabet=len(letters),  # so no other characters come in
+        limit_alphabet=len(letters),  # excludes all other characters
         continuing_subword_prefix=prefix,
         show_progress=False,
     )
-    learner.train_from_iterator(_spelt_out(counts), trainer)
+    learner.train_from_iterator(_repeated(counts), trainer)
     ids: dict[str, int] = learner.get_vocab()
     return sorted(ids, key=ids.__getitem__)
 
 
-def _spelt_out(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield each word as often as it was counted."""
+def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield text in which each word occurs as often as it was counted."""
     for word, count in counts.items():
-        whole, rest = divmod(count, _TOGETHER)
-        many = f"{word} " * _TOGETHER if whole else ""
-        for _ in range(whole):
-            yield many
-        yield f"{word} " * rest
+        num_blocks, remainder = divmod(count, _BLOCK_REPEATS)
+        block = f"{word} " * _BLOCK_REPEATS if num_blocks else ""
+        for _ in range(num_blocks):
+            yield block
+        yield f"{word} " * remainder

@@ -1,4 +1,4 @@
-"""Words of a few letters and their pieces, many at once: each is worked out when first met."""
+"""A vectorized lexicon of short words and their pieces, filled when a word first occurs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,40 +10,40 @@ from heedful.tokens.arrays import Indices, bounds_of
 from heedful.tokens.keys import Keys, KeyTable, distinct, keys_at
 
 MAX_REMEMBERED = 2**17
-"""Words that are remembered besides those that are known, before they are forgotten."""
+"""Number of words to cache besides the known words, before the cache is cleared."""
 _REACH = 64
-"""How far from its slot a remembered word may be."""
+"""Maximum probing distance of a cached word."""
 
 Cuts = tuple[Indices, Indices, Indices, Indices]
-"""Of W words with N pieces: the number of pieces of each word, (W,), and of each piece in order its
-id, where it begins and where it ends in its word, in characters, (N,)."""
+"""The pieces of W words, N in all: the number of pieces of each word, (W,), and the id, start and
+end of each piece, (N,). Starts and ends are characters in the word."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Entries:
-    """The pieces of W numbered words, N in all, offsets counted from the start of the word."""
+    """The pieces of W numbered words, N in all, with offsets relative to the start of the word."""
 
     firsts: Indices
-    """(W,) Where the pieces of each word start."""
+    """(W,) Index of the first piece of each word."""
     counts: Indices
-    """(W,) How many it has."""
+    """(W,) Number of pieces of each word."""
     ids: Indices
-    """(N,)"""
+    """(N,) Token ids."""
     begins: Indices
-    """(N,)"""
+    """(N,) Start of each piece."""
     ends: Indices
-    """(N,)"""
+    """(N,) End of each piece."""
     buffers: tuple[Indices, ...] = ()
-    """What these are the beginnings of, with room behind them; empty where there is none."""
+    """The arrays that hold the columns above, with spare room at the end; empty if none."""
 
     def __len__(self) -> int:
         return len(self.firsts)
 
     def extended(self, counts: Indices, ids: Indices, begins: Indices, ends: Indices) -> "Entries":
-        """Return these words and more, whose numbers follow.
+        """Return these words followed by new words, which get the next numbers.
 
-        They stand in the room behind these, if there is enough: what these were extended by before
-        is lost.
+        If the buffers have enough room, the new words are written there. This overwrites the words
+        of any earlier extension.
         """
         firsts = bounds_of(counts)[:-1] + len(self.ids)
         old = (self.firsts, self.counts, self.ids, self.begins, self.ends)
@@ -66,23 +66,23 @@ class Entries:
         )
 
 
-def _appended(buffer: Indices, used: int, more: Indices) -> Indices:
-    """Return a buffer in which more numbers follow those that are used, with as much room again."""
-    size = used + len(more)
+def _appended(buffer: Indices, used: int, values: Indices) -> Indices:
+    """Append numbers to the used part of a buffer. If it is too small, double it."""
+    size = used + len(values)
     if size > len(buffer):
         buffer = np.concatenate([buffer[:used], np.empty(2 * size - used, np.int64)])
-    buffer[used:size] = more
+    buffer[used:size] = values
     return buffer
 
 
 class Lexicon:
-    """Numbers words: first those that are known from the start, then those that were met.
+    """Numbers words: first the known words, then words in the order in which they occur.
 
     Args:
-        known: the pieces of words that are known.
-        keys: the keys of some of these.
-        numbers: which of them each key is of.
-        cut: works out the pieces of words, given their keys and numbers of letters.
+        known: the pieces of the known words.
+        keys: the keys of some known words.
+        numbers: the number of the word of each key.
+        cut: computes the pieces of words, given their keys and lengths in letters.
     """
 
     def __init__(
@@ -98,33 +98,33 @@ class Lexicon:
         self.forget()
 
     def forget(self) -> None:
-        """Forget all words but those that are known."""
-        nothing = np.zeros(0, np.int64)
-        self.entries = self._known.extended(nothing, nothing, nothing, nothing)  # with room
+        """Clear the cache, except for the known words."""
+        empty = np.zeros(0, np.int64)
+        self.entries = self._known.extended(empty, empty, empty, empty)  # allocates room
         self._table = KeyTable(len(self._known) + MAX_REMEMBERED)
         self._table.add(*self._known_keys)
 
     def make_room(self, count: int) -> None:
-        """See to it that so many words can be remembered; at most `MAX_REMEMBERED`."""
+        """Ensure room for ``count`` more words, at most `MAX_REMEMBERED`."""
         if len(self.entries) + count > len(self._known) + MAX_REMEMBERED:
             self.forget()
 
     def numbers(self, symbols: NDArray[np.uint8], starts: Indices, sizes: Indices) -> Indices:
-        """Return the number of each word of a text, under which `entries` has its pieces.
+        """Return the number of each word of a text, which is its index in `entries`.
 
         Args:
             symbols: the letters of the text; see `keys_at`.
-            starts: where each word starts. Shape (W,).
-            sizes: its number of letters, 1 to 16. Shape (W,).
+            starts: start of each word. Shape (W,).
+            sizes: number of letters of each word, 1 to 16. Shape (W,).
         """
         keys = keys_at(symbols, starts, sizes)
         numbers = self._table.find(keys)
         missing = np.flatnonzero(numbers < 0)
         if missing.size:
-            one_of_each, kinds = distinct(keys.at(missing))
-            new = missing[one_of_each]
+            representatives, group_ids = distinct(keys.at(missing))
+            new = missing[representatives]
             new_numbers = np.arange(len(self.entries), len(self.entries) + len(new))
             self.entries = self.entries.extended(*self._cut(keys.at(new), sizes[new]))
             self._table.add(keys.at(new), new_numbers, reach=_REACH)
-            numbers[missing] = new_numbers[kinds]
+            numbers[missing] = new_numbers[group_ids]
         return numbers

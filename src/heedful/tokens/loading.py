@@ -1,4 +1,4 @@
-"""Loading the tokenizer of a folder, by one table of all kinds."""
+"""Load the tokenizer of a folder, with one table of all kinds of tokenizers."""
 
 import os
 from collections.abc import Callable
@@ -35,17 +35,17 @@ from heedful.tokens.xlnet import XLNetTokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerKind:
-    """A kind of tokenizers, and how to recognise its folders."""
+    """A kind of tokenizer, and how to recognise its folders."""
 
     read: Callable[[Path], Tokenizer | TranslationTokenizer]
     classes: tuple[str, ...]
-    """What ``tokenizer_config.json`` calls it, each also with ``Fast`` behind it."""
+    """Its class names in ``tokenizer_config.json``, each also with the suffix ``Fast``."""
     model_types: tuple[str, ...]
-    """Models that have it, as ``config.json`` calls them."""
+    """The types of its models in ``config.json``."""
     compiled: str | None = None
-    """What ``tokenizer.json`` calls what cuts words so; None where there is no such file."""
+    """The type of its model in ``tokenizer.json``; None if the kind has no such file."""
     is_in: Callable[[Path], bool] = lambda folder: False
-    """Tells whether a folder that names neither holds its files, and is read as this kind."""
+    """Whether a folder that names neither a class nor a model type holds files of this kind."""
 
 
 KINDS = (
@@ -89,7 +89,7 @@ KINDS = (
         classes=(bytelevel_folder.GPT2_KIND.name,),
         model_types=("gpt2",),
         compiled="BPE",
-        # RoBERTa's tokens are those of GPT-2 and its own.
+        # RoBERTa's vocabulary includes GPT-2's tokens.
         is_in=lambda folder: (
             bytelevel_folder.holds(folder, bytelevel_folder.GPT2_KIND)
             and not bytelevel_folder.holds(folder, bytelevel_folder.ROBERTA_KIND)
@@ -146,25 +146,24 @@ KINDS = (
         is_in=translation.is_translation_folder,
     ),
 )
-"""All kinds. The class that a folder names decides, else its model's type unless a
-``tokenizer.json`` is of another kind, else its files."""
+"""All kinds of tokenizers. The class that a folder names decides. Otherwise its model's type
+decides, unless ``tokenizer.json`` is of another kind. Otherwise its files decide."""
 
 
 def load_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
 ) -> Tokenizer | TranslationTokenizer:
-    """Read the tokenizer of a model, of whichever class its folder names.
+    """Load the tokenizer of a model, of any supported class.
 
-    Where the model beside it has one token type, as RoBERTas with a BERT's tokenizer have, it tells
-    none: a second text would be of a type that there is not.
+    If the folder's model has only one token type, like a RoBERTa with a BERT tokenizer, token types
+    are disabled. Otherwise, second texts would have a type that the model lacks.
 
     Args:
         name_or_folder: a folder, a run, an installed model package or a hub name.
         revision: commit, tag or branch of a hub name.
 
     Raises:
-        UserError: there is no such folder, it has no tokenizer or one of another kind, or a file
-            is damaged.
+        UserError: there is no such folder, it has no supported tokenizer, or a file is damaged.
     """
     folder = resolve(name_or_folder, revision)
     tokenizer = kind_of(folder).read(folder)
@@ -178,7 +177,7 @@ def load_tokenizer(
 def load_encoder_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
 ) -> Tokenizer:
-    """Read the tokenizer of a model that encodes texts; see `load_tokenizer`.
+    """Load the tokenizer of an encoder model; see `load_tokenizer`.
 
     Raises:
         UserError: the model is a translator.
@@ -190,14 +189,14 @@ def load_encoder_tokenizer(
 
 
 def kind_of(folder: Path) -> TokenizerKind:
-    """Tell the kind of the tokenizer in a folder.
+    """Return the kind of the tokenizer in a folder.
 
     Raises:
-        UserError: there is none, or it is of another kind.
+        UserError: there is no tokenizer, or its kind is not supported.
     """
     model, path = read_json_if_there(folder / MODEL_CONFIG), folder / CONFIG
     name = read_json_if_there(path).get("tokenizer_class")
-    if name is None:  # older folders say it of the model
+    if name is None:  # older folders store it in the model's config
         name, path = model.get("tokenizer_class"), folder / MODEL_CONFIG
     name = str(name or ANY_CLASS)
     if name.removesuffix("Fast") != ANY_CLASS:
@@ -213,7 +212,7 @@ def kind_of(folder: Path) -> TokenizerKind:
     compiled = compiled_kind(read_files(folder)) if of_model else None
     if of_model and compiled in (None, of_model[0].compiled):
         return of_model[0]
-    # A model may read the pieces of another family, as multilingual BERTs read XLM-RoBERTa's.
+    # A model may use the tokenizer of another family: multilingual BERTs with XLM-RoBERTa's.
     if kinds := [*(kind for kind in KINDS if kind.is_in(folder)), *of_model]:
         return kinds[0]
     if (folder / "preprocessor_config.json").is_file():

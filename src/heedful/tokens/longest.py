@@ -1,4 +1,4 @@
-"""Words -> pieces, many at once: greedy longest match on keys (`keys.py`)."""
+"""Vectorized greedy longest match: split many words into pieces by their keys (`keys.py`)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,15 +12,14 @@ from heedful.tokens.wordpiece import PREFIX
 
 
 def longest_lexicon(tokens: Sequence[str], letters: Mapping[str, int], unknown_id: int) -> Lexicon:
-    """Make a lexicon of words that are cut to the longest tokens.
+    """Build a lexicon that splits words into the longest tokens.
 
-    A token's number is its id. One more, `len(tokens)`, is that of a word of one letter that is
-    unknown.
+    A token's number is its id. The number `len(tokens)` is an unknown word of one letter.
 
     Args:
         tokens: the tokens, in the order of their ids.
-        letters: letter -> its byte. A token with any other character is none that a word is cut to.
-        unknown_id: the one id of a word that cannot be put together from tokens.
+        letters: letter -> its symbol. Words are never split into tokens with other characters.
+        unknown_id: the single id of a word that no sequence of tokens spells.
     """
     lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
     known = Entries(
@@ -33,7 +32,7 @@ def longest_lexicon(tokens: Sequence[str], letters: Mapping[str, int], unknown_i
     text = "".join((*tokens, PREFIX))  # so that two letters follow the start of each token
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     symbols = _symbols(codes, letters)
-    # Where each token starts; those of the inside of words start behind their prefix.
+    # The start of each token. Tokens inside words start after their prefix.
     starts = bounds_of(lengths)[:-1]
     first, second = map(ord, PREFIX)
     inside = (lengths > 1) & (codes[starts] == first) & (codes[starts + 1] == second)
@@ -45,11 +44,11 @@ def longest_lexicon(tokens: Sequence[str], letters: Mapping[str, int], unknown_i
 
 
 class LongestMatches:
-    """Cuts words to the longest tokens.
+    """Splits words into the longest tokens.
 
     Args:
-        heads: the tokens that words begin with, by the key of their letters.
-        tails: the tokens inside words.
+        heads: tokens at the start of a word, by the key of their letters.
+        tails: tokens inside a word, by the key of their letters.
         unknown_id: see `longest_lexicon`.
     """
 
@@ -59,31 +58,31 @@ class LongestMatches:
         self._unknown_id = unknown_id
 
     def cut(self, keys: Keys, sizes: Indices) -> Cuts:
-        """Return the pieces of words, given their keys and numbers of letters."""
+        """Return the pieces of words, given their keys and lengths in letters."""
         words, begins = np.arange(len(sizes)), np.zeros(len(sizes), np.int64)
-        known = np.ones(len(sizes), bool)
+        is_known = np.ones(len(sizes), bool)
         cuts: list[tuple[Indices, Indices, Indices, Indices]] = []
-        table, rest = self._heads, keys
+        table, remaining = self._heads, keys
         while words.size:
-            ids, lengths = self._longest(table, rest, sizes[words] - begins)
-            known[words[ids < 0]] = False
+            ids, lengths = self._longest(table, remaining, sizes[words] - begins)
+            is_known[words[ids < 0]] = False
             ends = begins + lengths
             cuts.append((words, ids, begins, ends))
-            on = np.flatnonzero((ids >= 0) & (ends < sizes[words]))
-            rest = rest.at(on).after(lengths[on])
-            words, begins, table = words[on], ends[on], self._tails
-        unknown = np.flatnonzero(~known)
+            continuing = np.flatnonzero((ids >= 0) & (ends < sizes[words]))
+            remaining = remaining.at(continuing).after(lengths[continuing])
+            words, begins, table = words[continuing], ends[continuing], self._tails
+        unknown = np.flatnonzero(~is_known)
         cuts.append((unknown, np.full(len(unknown), self._unknown_id), 0 * unknown, sizes[unknown]))
         owners, ids, begins, ends = (np.concatenate(column) for column in zip(*cuts, strict=True))
-        kept = known[owners]
+        kept = is_known[owners]
         kept[len(owners) - len(unknown) :] = True
         order = np.flatnonzero(kept)[np.argsort(owners[kept], kind="stable")]
         counts = np.bincount(owners[order], minlength=len(sizes))
         return counts, ids[order], begins[order], ends[order]
 
     def _longest(self, table: KeyTable, keys: Keys, sizes: Indices) -> tuple[Indices, Indices]:
-        """Return the id of the longest token that each word begins with, -1 for none; its size."""
-        # All beginnings are looked up at once, since most of a short operation is its call.
+        """Return the id of the longest token that each word begins with, or -1, and its length."""
+        # Look up all prefixes in one call, since call overhead dominates short operations.
         lengths = np.arange(1, sizes.max() + 1)
         numbers = table.find(keys.beginnings(lengths)).reshape(len(sizes), -1)
         is_token = (numbers >= 0) & (lengths <= sizes[:, None])
@@ -99,7 +98,7 @@ def _table(keys: Keys, token_ids: Indices) -> KeyTable:
 
 
 def _symbols(codes: NDArray[np.uint32], letters: Mapping[str, int]) -> NDArray[np.uint8]:
-    """Return the byte of each letter, 0 for other characters, and some zeros behind them."""
+    """Return the symbol of each letter, 0 for other characters, then zeros as padding."""
     table = np.zeros(int(codes.max(initial=0)) + 1, np.uint8)
     known = {ord(letter): symbol for letter, symbol in letters.items() if ord(letter) < len(table)}
     table[list(known)] = list(known.values())
@@ -109,7 +108,7 @@ def _symbols(codes: NDArray[np.uint32], letters: Mapping[str, int]) -> NDArray[n
 def _spelled(
     symbols: NDArray[np.uint8], starts: Indices, sizes: Indices, token_ids: Indices
 ) -> tuple[Keys, Indices]:
-    """Return the keys and ids of those tokens that are all letters, and not too many."""
+    """Return the keys and ids of the tokens that have only letters and are short enough."""
     others = bounds_of(symbols == 0)
     starts, sizes = starts[token_ids], sizes[token_ids]
     fits = (sizes > 0) & (sizes <= MAX_LETTERS) & (others[starts + sizes] == others[starts])

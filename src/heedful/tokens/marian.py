@@ -1,7 +1,7 @@
-"""The tokenizers of the reference's Marian folders, by the ``sentencepiece`` library.
+"""The tokenizers of the reference's Marian folders, based on the ``sentencepiece`` library.
 
-Such a folder (OPUS-MT has some 1,400) has ``source.spm`` and ``target.spm``, which say how texts
-are cut, and ``vocab.json``, which says which piece has which id.
+In such a folder (OPUS-MT has about 1,400), ``source.spm`` and ``target.spm`` determine how texts
+are split, and ``vocab.json`` maps pieces to ids.
 """
 
 import re
@@ -25,23 +25,23 @@ from heedful.tokens.text import (
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 
 _CODE = re.compile(r">>[^\s<>]+<<")
-"""What chooses the language to be written, at the start of a text."""
+"""The code at the start of a text that chooses the target language."""
 
 
 def is_code(token: str) -> bool:
-    """Tell whether a token is the code of a language."""
+    """Return whether a token is a language code."""
     return _CODE.fullmatch(token) is not None
 
 
 class MarianText:
-    """One side of a Marian folder.
+    """The tokenizer of one side of a Marian folder.
 
-    Unlike the reference, text that spells a special token (``</s>``) is text.
+    Unlike in the reference, text that spells a special token (``</s>``) is ordinary text.
 
     Args:
         model: the contents of the ``.spm`` file.
-        ids: piece -> id, with the special tokens.
-        source: where they are from, for messages.
+        ids: piece -> id, including special tokens.
+        source: where the pieces come from, for messages.
 
     Attributes:
         model: the contents of the ``.spm`` file.
@@ -49,7 +49,7 @@ class MarianText:
         ids: token -> id.
 
     Raises:
-        UserError: the ``sentencepiece`` library is not installed or does not read the file, or a
+        UserError: the ``sentencepiece`` library is not installed or cannot read the file, or a
             special token is missing.
     """
 
@@ -65,10 +65,10 @@ class MarianText:
         self._codes = {token for token in self.tokens if is_code(token)}
         self._spelling = Spelling(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
         wrong = UserError(f"{source}: not a model of sentencepiece, or damaged")
-        if not model:  # the library would make a tokenizer without a model of it
+        if not model:  # the library would build a tokenizer without a model
             raise wrong
         try:
-            self._cutter = _library().SentencePieceProcessor(model_proto=model)
+            self._processor = _library().SentencePieceProcessor(model_proto=model)
         except RuntimeError:
             raise wrong from None
 
@@ -78,29 +78,31 @@ class MarianText:
         return len(self.tokens)
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the ids of each text, without the end, but with its language code.
+        """Return the ids of each text, with its language code but without the end token.
 
         Raises:
-            UserError: a text begins with a code of a language that the model does not write, or
-                holds half of a surrogate pair.
+            UserError: a text begins with the code of a language that the model does not write, or
+                contains a lone surrogate.
         """
-        codes, bare = [], []
+        codes, stripped = [], []
         for text in texts:
             code = self.language_code(text)
             codes.append([self.ids[code]] if code else [])
-            bare.append(text.removeprefix(code))
-            utf8(text, of=text)  # an error of the library would not name the text
+            stripped.append(text.removeprefix(code))
+            utf8(text, of=text)  # the library's own error would not name the text
         unknown = self.unk_token_id
         return [
             code + [self.ids.get(piece, unknown) for piece in pieces]
-            for code, pieces in zip(codes, self._cutter.encode(bare, out_type=str), strict=True)
+            for code, pieces in zip(
+                codes, self._processor.encode(stripped, out_type=str), strict=True
+            )
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, without space around it. Special tokens give nothing.
+        """Decode ids to text, stripped of white space at both ends. Special tokens are dropped.
 
         Raises:
-            UserError: an id is of no token; a model may have more words than its folder names.
+            UserError: an id has no token. A model may have more ids than its folder names.
         """
         ids = list(ids)
         if wrong := [token_id for token_id in ids if token_id >= len(self.tokens)]:
@@ -110,7 +112,7 @@ class MarianText:
         return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return which slice of ``decode(ids)`` each id stands for; see `Spelling.slices`."""
+        """Return the slice of ``decode(ids)`` that each id spells; see `Spelling.slices`."""
         return self._spelling.slices(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -118,7 +120,9 @@ class MarianText:
         return [self.tokens[token_id] for token_id in ids]
 
     def language_code(self, text: str) -> str:
-        """Return the language code that a text begins with, or "" where the model knows none.
+        """Return the language code at the start of a text, or "" if there is none.
+
+        For a model without language codes, this is always "".
 
         Raises:
             UserError: the model does not write that language.
@@ -138,7 +142,7 @@ def read_side(path: Path, ids: Mapping[str, int]) -> MarianText:
     """Read a ``.spm`` file.
 
     Raises:
-        UserError: it is missing; see `MarianText`.
+        UserError: the file is missing; or see `MarianText`.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file")
@@ -146,11 +150,11 @@ def read_side(path: Path, ids: Mapping[str, int]) -> MarianText:
 
 
 def model_of(tokenizer: TextTokenizer) -> bytes:
-    """Return a ``.spm`` file that cuts texts as a tokenizer does.
+    """Return a ``.spm`` file that splits texts like a tokenizer.
 
-    ``sentencepiece`` takes the longest of the symbols that a user defined wherever one begins,
-    before anything else, so all pieces are such. What is left is written in bytes. But one thing
-    differs: a ``▁`` in a text, which that library takes for a space.
+    ``sentencepiece`` first matches the longest user-defined symbol at each position. So all pieces
+    are user-defined symbols, and the remaining text is written as bytes. One difference remains:
+    the library treats a ``▁`` in a text as a space.
 
     Raises:
         UserError: the ``protobuf`` library is not installed.
@@ -160,7 +164,7 @@ def model_of(tokenizer: TextTokenizer) -> bytes:
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
         raise missing("marian") from None
-    messages: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    messages: Any = sentencepiece_model_pb2  # its classes are created on import
     kinds = messages.ModelProto.SentencePiece
     model = messages.ModelProto()
     tokens = [token for token in tokenizer.tokens if token != PAD]

@@ -1,4 +1,4 @@
-"""Texts -> token ids by a unigram model: split into words (`splitting.py`), which are cut."""
+"""Unigram tokenization of texts: split into words (`splitting.py`), then segment each word."""
 
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from functools import partial
@@ -21,30 +21,29 @@ from heedful.tokens.unigram import MANY, Unigram
 from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
-"""Words that are remembered before all are forgotten."""
+"""Number of words to cache before the cache is cleared."""
 MAX_LEARNT = 2**12
-"""Characters of the longest chunk that is cut together with others."""
+"""Characters of the longest chunk that is encoded in a batch with others."""
 
 Chunks = list[str] | None
-"""What a text is cut to; None if it has to be split as a whole."""
+"""The chunks of a text; None if the text must be split as a whole."""
 
 _GROUP = 2**18
-"""Characters of the texts whose words are cut together."""
-_PACE = 8
-"""Of so many texts, one is looked at to tell whether the others are new."""
+"""Characters of a group of texts whose words are segmented in one batch."""
+_SAMPLE_EVERY = 8
+"""One text in this many is sampled to estimate whether a group has many new chunks."""
 
 
 class UnigramEncoder:
-    """Turns texts into ids.
+    """Converts texts to token ids.
 
-    A chunk is what stands between two spaces. What becomes of it depends on nothing beside it, but
-    for a few that have white space or added tokens at their ends. A text with one of these is
-    worked out as a whole.
+    A chunk is the text between two spaces. Chunks are encoded independently, except for a few with
+    white space or added tokens at their ends. A text with such a chunk is encoded as a whole.
 
     Args:
-        unigram: cuts words.
-        rules: how a text is split into them.
-        vocabulary: the tokens. Added ones are matched whole, before anything else is done.
+        unigram: segments words.
+        rules: the rules for splitting a text into words.
+        vocabulary: the tokens. Added tokens are matched whole, before any other step.
     """
 
     writes_spaces: ClassVar[bool] = True
@@ -66,40 +65,40 @@ class UnigramEncoder:
             return PieceLists.of(self.ids(texts))
         pieces: list[Pieces] = []
         for group in _groups(texts):
-            long: Collection[str] = ()
-            if _are_new(map(self._chunks, group[::_PACE]), self._spaced_pieces):
-                long = self._learn_pieces([*map(self._chunks, group)])
+            too_long: Collection[str] = ()
+            if _many_are_new(map(self._chunks, group[::_SAMPLE_EVERY]), self._spaced_pieces):
+                too_long = self._learn_pieces([*map(self._chunks, group)])
             pieces += map(self.pieces, group)
-            self._first_pieces.forget(long)
-            self._spaced_pieces.forget(long)
+            self._first_pieces.forget(too_long)
+            self._spaced_pieces.forget(too_long)
         return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
 
     def check_words(self) -> None:
-        """Do nothing: texts can be given as words."""
+        """Do nothing: this encoder accepts texts that are split into words."""
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
+        """Return the token ids of each text."""
         ids: list[list[int]] = []
         for group in _groups(texts):
             chunks = [*map(self._chunks, group)]
-            long: Collection[str] = ()
-            if _are_new(chunks[::_PACE], self._spaced_ids):
-                long = self._learn_ids(chunks)
+            too_long: Collection[str] = ()
+            if _many_are_new(chunks[::_SAMPLE_EVERY], self._spaced_ids):
+                too_long = self._learn_ids(chunks)
             ids += map(self._text_ids, group, chunks)
-            self._first_ids.forget(long)
-            self._spaced_ids.forget(long)
+            self._first_ids.forget(too_long)
+            self._spaced_ids.forget(too_long)
         return ids
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice that each came from, and the word it is of.
+        """Return the token ids of a text, with the offsets and the word index of each.
 
-        A piece that begins with a space has it in its slice; of several spaces, the last.
+        The slice of a piece includes its leading space. Of several spaces, it includes the last.
         """
         splitter = self._splitter
-        gone, left = splitter.trimmed(text)
-        chunks = cut_at_spaces(left)
+        removed, trimmed = splitter.trimmed(text)
+        chunks = cut_at_spaces(trimmed)
         try:
-            if splitter.has_chunks(text) and splitter.ends_plainly(left):
+            if splitter.has_chunks(text) and splitter.ends_plainly(trimmed):
                 first = self._first_pieces[chunks[0]]
                 located = [first, *map(self._spaced_pieces.__getitem__, islice(chunks, 1, None))]
             elif splitter.has_chunks(text):
@@ -110,16 +109,16 @@ class UnigramEncoder:
             else:
                 raise NotAloneError
         except NotAloneError:
-            gone, chunks, located = 0, [text], [self._located(splitter.items(text))]
-        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=gone)
+            removed, chunks, located = 0, [text], [self._located(splitter.items(text))]
+        starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=removed)
         return pieces_of_chunks(located, starts)
 
     def continues_word(self, token: str) -> bool:
-        """Tell whether a token goes on with the word before it: it does not begin with a space."""
+        """Return whether a token continues the word before it, so has no leading space."""
         return token not in self._splitter.added.ids and not token.startswith(UNDERLINE)
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
-        """Join tokens to the text they spell, U+FFFD for bytes that belong to no character."""
+        """Join tokens into the text they spell, with U+FFFD for invalid bytes."""
         of_byte, spelled = self._bytes, bytearray()
         for token in tokens:
             byte = of_byte.get(token)
@@ -131,64 +130,66 @@ class UnigramEncoder:
         return cut_at_spaces(splitter.trimmed(text)[1]) if splitter.has_chunks(text) else None
 
     def _new_words(self, words: Iterable[list[str] | None], known: Container[str]) -> list[str]:
-        """Return the words that are not known, without those that stand for added tokens."""
+        """Return the words that are not known, except placeholders of added tokens."""
         token_ids = self._splitter.plain.token_ids
-        unique = dict.fromkeys(chain.from_iterable(told for told in words if told))
+        unique = dict.fromkeys(chain.from_iterable(group for group in words if group))
         return [word for word in unique if word not in known and word not in token_ids]
 
     def _learn_ids(self, texts: Sequence[Chunks]) -> list[str]:
-        """Remember the ids of chunks. Their words are cut together, once that pays.
+        """Cache the ids of chunks. Segment their words in a batch, if that pays off.
 
         Returns:
-            The chunks that are too long to be remembered for more than these texts.
+            The chunks that are too long to stay cached after these texts.
         """
-        plain, remembered = self._splitter.plain, self._spaced_ids
-        chunks = _new_chunks(texts, remembered)
+        plain, cache = self._splitter.plain, self._spaced_ids
+        chunks = _new_chunks(texts, cache)
         words = list(plain.words_of(chunks))
-        new = self._new_words(words, self._plain_ids)
-        spelled = list(map(plain.spelled, new))
+        new_words = self._new_words(words, self._plain_ids)
+        spelled = list(map(plain.spelled, new_words))
         ids: dict[str, tuple[int, ...]] = {}
         if trie := self._unigram.together(len(spelled)):
             cut = trie.ids(list(dict.fromkeys(spelled)))
-            ids = {word: cut[one] for word, one in zip(new, spelled, strict=True) if one in cut}
-        known = self._plain_ids
-        known.remember({word: one for word, one in ids.items() if len(word) <= MAX_CHUNK})
-        told = {chunk: some for chunk, some in zip(chunks, words, strict=True) if some}
+            ids = {
+                word: cut[one] for word, one in zip(new_words, spelled, strict=True) if one in cut
+            }
+        word_cache = self._plain_ids
+        word_cache.remember({word: one for word, one in ids.items() if len(word) <= MAX_CHUNK})
+        split = {chunk: group for chunk, group in zip(chunks, words, strict=True) if group}
         spaced: dict[str, tuple[int, ...]] = {}
-        for chunk, some in told.items():
-            parts = [ids[word] if word in ids else known[word] for word in some]
+        for chunk, group in split.items():
+            parts = [ids[word] if word in ids else word_cache[word] for word in group]
             spaced[chunk] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
-        remembered.remember(spaced)
+        cache.remember(spaced)
         self._first_ids.remember(
             {
                 chunk: spaced[chunk]
-                for chunk in _firsts(texts)
-                if chunk in told and plain.begins_alike(told[chunk])
+                for chunk in _first_chunks(texts)
+                if chunk in split and plain.begins_alike(split[chunk])
             }
         )
         return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
 
     def _learn_pieces(self, texts: Sequence[Chunks]) -> list[str]:
-        """Remember the pieces of chunks in the same way."""
-        plain, known, remembered = self._splitter.plain, self._words, self._spaced_pieces
-        chunks = _new_chunks(texts, remembered)
+        """Cache the pieces of chunks, like `_learn_ids`."""
+        plain, word_cache, cache = self._splitter.plain, self._words, self._spaced_pieces
+        chunks = _new_chunks(texts, cache)
         words = list(plain.words_of(chunks, even=True))
         spelled = dict.fromkeys(map(plain.spelled, self._new_words(words, ())))
-        new = [word for word in spelled if word not in known]
-        if trie := self._unigram.together(len(new)):
-            known.remember(trie.cuts(new))
-        told = {chunk: some for chunk, some in zip(chunks, words, strict=True) if some}
-        remembered.remember(
-            {chunk: self._plainly_located(some, spaced=True) for chunk, some in told.items()}
+        new_words = [word for word in spelled if word not in word_cache]
+        if trie := self._unigram.together(len(new_words)):
+            word_cache.remember(trie.cuts(new_words))
+        split = {chunk: group for chunk, group in zip(chunks, words, strict=True) if group}
+        cache.remember(
+            {chunk: self._plainly_located(group, spaced=True) for chunk, group in split.items()}
         )
         self._first_pieces.remember(
             {
-                chunk: self._plainly_located(some, spaced=False)
-                for chunk in _firsts(texts)
-                if (some := told.get(chunk)) and plain.begins_alike(some)
+                chunk: self._plainly_located(group, spaced=False)
+                for chunk in _first_chunks(texts)
+                if (group := split.get(chunk)) and plain.begins_alike(group)
             }
         )
-        known.forget(word for word in new if len(word) > MAX_CHUNK)
+        word_cache.forget(word for word in new_words if len(word) > MAX_CHUNK)
         return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
 
     def _text_ids(self, text: str, chunks: Chunks) -> list[int]:
@@ -217,7 +218,7 @@ class UnigramEncoder:
         return self._ids_of_words(words)
 
     def _ids_of_words(self, words: Sequence[str]) -> tuple[int, ...]:
-        """Return the ids of words that were told the short way."""
+        """Return the token ids of words from the fast path."""
         if len(words) == 1:
             return self._plain_ids[words[0]]
         return tuple(chain.from_iterable(map(self._plain_ids.__getitem__, words)))
@@ -242,15 +243,15 @@ class UnigramEncoder:
         return self._located(self._splitter.chunk_items(before, chunk, closed=closed))
 
     def _plainly_located(self, words: Sequence[str], *, spaced: bool) -> ChunkPieces:
-        """Return the pieces of a chunk that was told as even; see `Splitter.plain_items`."""
+        """Return the pieces of a chunk that was split with ``even``; see `Splitter.plain_items`."""
         word, plain = words[0], self._splitter.plain
         if len(words) == 1 and word[0] == " " and word not in plain.token_ids:
-            ids, behind = zip(*self._words[plain.spelled(word)], strict=True)
-            # Unless one character is written in several tokens, each begins where another ends.
-            if len(set(behind)) == len(behind):
-                ends = [end - 1 for end in behind]
+            ids, raw_ends = zip(*self._words[plain.spelled(word)], strict=True)
+            # Unless several tokens spell one character, each token begins where another ends.
+            if len(set(raw_ends)) == len(raw_ends):
+                ends = [end - 1 for end in raw_ends]
                 begins = [-1, *ends[:-1]]
-                if not spaced:  # what stands for the space is where the first character is
+                if not spaced:  # the inserted space shares the offset of the first character
                     begins[0], ends[0] = 0, max(ends[0], 1)
                 return ChunkPieces(ids, tuple(begins), tuple(ends), (0,) * len(ids), len(ids), 1)
         return self._located(self._splitter.plain_items(words, spaced=spaced))
@@ -260,24 +261,26 @@ class UnigramEncoder:
         begins: list[int] = []
         ends: list[int] = []
         words: list[int] = []
-        count = 0
+        word_count = 0
         for word, sources, added_id in items:
             begin = previous = 0
-            # With an added token goes the white space that it takes.
+            # An added token includes the white space it absorbs.
             cut = self._words[word] if added_id is None else [(added_id, len(sources))]
             for token_id, end in cut:
-                if end > begin:  # else one more byte of the same characters
+                if end > begin:  # otherwise another byte of the same characters
                     previous, begin = begin, end
                 ids.append(token_id)
                 begins.append(sources[previous])
                 ends.append(sources[end - 1] + 1)
-                words.append(count)
-            count += 1
-        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+                words.append(word_count)
+            word_count += 1
+        return ChunkPieces(
+            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
+        )
 
 
 def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Divide texts into groups of at most `_GROUP` characters, or of a single text."""
+    """Split texts into groups of at most `_GROUP` characters, or of a single text."""
     first, size = 0, 0
     for index, text in enumerate(texts):
         size += len(text)
@@ -291,19 +294,19 @@ def _all_chunks(texts: Iterable[Chunks]) -> Iterator[str]:
     return chain.from_iterable(chunks for chunks in texts if chunks)
 
 
-def _firsts(texts: Iterable[Chunks]) -> dict[str, None]:
-    """Return the chunks that begin a text, each once."""
+def _first_chunks(texts: Iterable[Chunks]) -> dict[str, None]:
+    """Return the distinct chunks that begin a text."""
     return dict.fromkeys(chunks[0] for chunks in texts if chunks)
 
 
-def _are_new(some: Iterable[Chunks], known: Container[str]) -> bool:
-    """Tell by one text in `_PACE` whether many chunks of all are not known."""
-    count = sum(chunk not in known for chunk in _all_chunks(some))
-    return count * _PACE >= MANY
+def _many_are_new(sampled: Iterable[Chunks], known: Container[str]) -> bool:
+    """Return whether many chunks are not known, estimated from one text in `_SAMPLE_EVERY`."""
+    num_new = sum(chunk not in known for chunk in _all_chunks(sampled))
+    return num_new * _SAMPLE_EVERY >= MANY
 
 
 def _new_chunks(texts: Sequence[Chunks], known: Container[str]) -> list[str]:
-    """Return the chunks that are not known, in order: so what is looked up together is near."""
+    """Return the chunks that are not known, in text order, which keeps later look-ups local."""
     return [
         chunk
         for chunk in dict.fromkeys(_all_chunks(texts))

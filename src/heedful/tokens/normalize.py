@@ -1,9 +1,8 @@
-"""Text -> words: clean-up, ideographs, accents, case, punctuation.
+"""BERT's normalization and word splitting: clean-up, ideographs, accents, case, punctuation.
 
-Every step looks at one character (canonical order, the one exception, is `_in_canonical_order`),
-so all of them together are one table from code points to strings, which is filled as characters
-are met. Words can then be had fast (`str.translate`) or with the place in the text that each of
-their characters came from (the same table, character by character).
+Every step except canonical ordering (`_in_canonical_order`) maps single characters. So one lazily
+filled table from code points to strings covers all steps. A text is rewritten with it either fast
+(`str.translate`), or character by character, which tracks the source index of each character.
 """
 
 import re
@@ -24,20 +23,20 @@ from heedful.tokens.characters import (
 )
 
 MAX_TABLE = 20_000
-"""Characters that a table remembers; a text may hold all 1.1 million."""
+"""Number of characters that a table caches; a text may hold all 1.1 million."""
 
 _ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z ]").findall
 _FIND_MOVABLE = re.compile(f"[{''.join(map(chr, MOVABLE))}]").search
 
 Sourced = tuple[str, list[int]]
-"""A text, or word, and for each of its characters the index of the one that it came from."""
+"""A text or word, with the source index of each of its characters."""
 
 
 class Images(dict[int, str]):
-    """Code point -> what takes its place, as ``str.translate`` wants it, filled when asked.
+    """A lazily filled table for ``str.translate``: code point -> replacement.
 
     Args:
-        image: computes what takes the place of a character.
+        image: computes the replacement of a character.
     """
 
     def __init__(self, image: Callable[[str], str]) -> None:
@@ -51,16 +50,16 @@ class Images(dict[int, str]):
 
 
 class Normalizer:
-    """Splits text into the words that WordPiece sees.
+    """Normalises text and splits it into the words that WordPiece receives.
 
     Args:
-        lower_case: whether words are put in lower case.
-        strip_accents: whether text is decomposed and nonspacing marks are dropped.
-        split_ideographs: whether each ideograph is a word by itself.
-        never_split: words that are taken as they are where they stand between spaces.
+        lower_case: whether to lowercase words.
+        strip_accents: whether to decompose text and drop nonspacing marks.
+        split_ideographs: whether each ideograph is a separate word.
+        never_split: words that are kept unchanged when surrounded by spaces.
 
     Raises:
-        UserError: a word that is never to be split has spaces in it.
+        UserError: a word of ``never_split`` contains white space.
     """
 
     def __init__(
@@ -96,23 +95,23 @@ class Normalizer:
         )
 
     def _bare(self, character: str) -> str:
-        """Decompose, strip, lower and set apart a character that clean-up has let through."""
+        """Decompose, strip and lowercase a cleaned character, and isolate punctuation."""
         parts: Iterable[str] = character
         if self.strip_accents:
             parts = (part for part in decomposition(character) if ord(part) not in MARKS)
         if self._lower_case:
-            parts = (small for part in parts for small in lower(part))
+            parts = (lowered for part in parts for lowered in lower(part))
         return "".join(f" {part} " if ord(part) in PUNCTUATION else part for part in parts)
 
     def image(self, character: str) -> str:
-        """Return what takes the place of a character, with spaces around it if it is a word.
+        """Return the replacement of a character, surrounded by spaces if it is a separate word.
 
-        With accents stripped, what a movable character becomes depends on its neighbours, too.
+        With ``strip_accents``, the result for a movable character also depends on its neighbours.
         """
         return self._fold[ord(character)]
 
     def words(self, text: str) -> list[str]:
-        """Return the normalised words of a text, punctuation marks among them."""
+        """Return the normalised words of a text, including punctuation marks."""
         if not self.never_split:
             return self._fold_words(text)
         return [
@@ -122,23 +121,25 @@ class Normalizer:
         ]
 
     def _fold_words(self, text: str) -> list[str]:
-        if text.isascii() and text.isprintable():  # so no control is in it, nor a space but U+0020
+        if text.isascii() and text.isprintable():  # no control character, no space but U+0020
             return _ASCII_WORDS(text.lower() if self._lower_case else text)
         if self.strip_accents and _FIND_MOVABLE(text):
             return [word for word, _ in self.sourced_words(text)]
         return text.translate(self._fold).split()
 
     def sourced_words(self, text: str) -> Iterator[Sourced]:
-        """Yield the words of a text, and for each of their characters the index of its source."""
+        """Yield the words of a text, with the source index of each character."""
         sources = list(range(len(text)))
         if not self.never_split:
             yield from _split(*self._fold_sourced(text, sources))
             return
-        for run, places in _split(*replaced(map(self._clean.__getitem__, map(ord, text)), sources)):
+        for run, run_sources in _split(
+            *replaced(map(self._clean.__getitem__, map(ord, text)), sources)
+        ):
             if run in self.never_split:
-                yield run, places
+                yield run, run_sources
             else:
-                yield from _split(*self._fold_sourced(run, places))
+                yield from _split(*self._fold_sourced(run, run_sources))
 
     def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
         if self.strip_accents and _FIND_MOVABLE(text):
@@ -153,7 +154,7 @@ def _is_word(value: object) -> bool:
 
 
 def replaced(images: Iterable[str], sources: list[int]) -> Sourced:
-    """Put together what takes the place of each character of a text."""
+    """Join the replacements of the characters of a text, with the source of each character."""
     images = list(images)
     text = "".join(images)
     return text, list(chain.from_iterable(map(repeat, sources, map(len, images))))
@@ -169,20 +170,20 @@ def _split(text: str, sources: list[int]) -> Iterator[Sourced]:
 
 
 def _in_canonical_order(text: str, sources: list[int]) -> Sourced:
-    """Sort each run of characters of a combining class above 0 by that class, keeping ties.
+    """Stably sort each run of characters whose combining class is above 0 by that class.
 
     ``unicodedata.normalize`` takes time quadratic in the length of a run, and knows marks that
-    Unicode 9 did not.
+    Unicode 9 lacks.
     """
-    ranks = list(map(combining_class, text))
+    classes = list(map(combining_class, text))
     order: list[int] = []
     run: list[int] = []
-    for index, rank in enumerate(ranks):
-        if rank:
+    for index, mark_class in enumerate(classes):
+        if mark_class:
             run.append(index)
         else:
-            order += sorted(run, key=ranks.__getitem__)
+            order += sorted(run, key=classes.__getitem__)
             order.append(index)
             run.clear()
-    order += sorted(run, key=ranks.__getitem__)
+    order += sorted(run, key=classes.__getitem__)
     return "".join([text[index] for index in order]), [sources[index] for index in order]

@@ -1,4 +1,4 @@
-"""What an encoding is made from: rows, the pieces that stand in them, and the texts."""
+"""The origin of an encoding: its rows, their pieces, and the texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,24 +20,24 @@ from heedful.tokens.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Origin:
-    """What an encoding is made from."""
+    """The rows, texts and pieces that an encoding is made from."""
 
     rows: Rows
     texts: Sequence[Words]
     """The first text of each sample."""
     second_texts: Sequence[Words | None]
-    """The second; None of a sample that has none."""
+    """The second text of each sample, or None."""
     pieces: PieceBatch
     """The pieces of the first texts."""
     second_pieces: PieceBatch
-    """Those of the second texts; none of a sample that has none."""
+    """The pieces of the second texts; empty for a sample without a second text."""
     locate: Callable[[Words], Pieces]
-    """Text -> its pieces with their places."""
+    """Computes the pieces of a text, with offsets and word indices."""
     vocabulary: Vocabulary
     _located: dict[int, tuple[Pieces, Pieces | None]] = field(default_factory=dict)
 
     def lists(self, wanted: Mapping[str, bool]) -> dict[str, list[Any]]:
-        """Return each item that is wanted, one list or number a row."""
+        """Return the wanted items, each with one list or number per row."""
         rows, pieces, second_pieces = self.rows, self.pieces.lists(), self.second_pieces.lists()
         items: dict[str, Callable[[], list[Any]]] = {
             "input_ids": lambda: id_rows(rows, pieces, second_pieces, self._pad_id),
@@ -51,7 +51,7 @@ class Origin:
         return {name: items[name]() for name in wanted if wanted[name]}
 
     def arrays(self, wanted: Mapping[str, bool]) -> dict[str, Any]:
-        """Return each item that is wanted as an array, of rows that are all of one length."""
+        """Return the wanted items as arrays. All rows must have the same length."""
         from heedful.tokens.tensors import Grid
 
         rows = self.rows
@@ -68,7 +68,7 @@ class Origin:
         return {name: items[name]() for name in wanted if wanted[name]}
 
     def tokens(self, index: int) -> list[str]:
-        """Return the tokens of a row, special tokens and padding among them."""
+        """Return the tokens of a row, including special tokens and padding."""
         row = self._row(index)
         first, second = (pieces.ids_of(row.sample) for pieces in (self.pieces, self.second_pieces))
         return [
@@ -76,7 +76,7 @@ class Origin:
         ]
 
     def word_ids(self, index: int) -> list[int | None]:
-        """Return the index of each token's word in its text; None at special tokens."""
+        """Return the index of each token's word in its text; None for special tokens."""
         row = self._row(index)
         if row.sample not in self._located:
             second = self.second_texts[row.sample]
@@ -90,7 +90,7 @@ class Origin:
         )
 
     def sequence_ids(self, index: int) -> list[int | None]:
-        """Return 0 for tokens of the first text, 1 of the second, None at special tokens."""
+        """Return 0 for tokens of the first text, 1 for the second, None for special tokens."""
         row = self._row(index)
         first, second = row.window.first, row.window.second
         ones = [] if second is None else [1] * second.stop

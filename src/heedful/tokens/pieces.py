@@ -1,11 +1,11 @@
-"""Pieces of texts: of one text, and of many, one text after the other."""
+"""The pieces of one text, and of a batch of texts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
     from heedful.tokens.arrays import PieceArrays
 
 Offsets = tuple[int, int]
@@ -17,33 +17,33 @@ class Pieces:
 
     ids: list[int] = field(default_factory=list)
     offsets: list[Offsets] = field(default_factory=list)
-    """Start and end, in characters, of the slice of the text that the piece came from; for a text
-    given as words, of its word."""
+    """Start and end of each piece in the text, in characters. If the text is a list of words, the
+    offsets are relative to the word."""
     words: list[int] = field(default_factory=list)
-    """Index of the piece's word: among words, punctuation marks and special tokens as they stand
-    in the text; for a text given as words, among those."""
+    """Index of each piece's word. Words, punctuation marks and special tokens all count, in text
+    order. If the text is a list of words, the index into that list."""
 
 
 class PieceBatch(Protocol):
-    """The pieces of many texts, as lists or as arrays, whichever they were made as."""
+    """The pieces of many texts, stored as lists or as arrays."""
 
     def ids_of(self, index: int) -> list[int]:
-        """Return the ids of one text."""
+        """Return the token ids of one text."""
 
     def start(self, index: int) -> int:
-        """Return where the pieces of one text start."""
+        """Return the index of a text's first piece."""
 
     def bound_list(self) -> list[int]:
-        """Return where the pieces of each text start, and where the last ones end."""
+        """Return the start index of each text's pieces, and the end of the last text."""
 
     def lists(self) -> "PieceLists":
-        """Return them as lists."""
+        """Return the pieces as lists."""
 
     def arrays(self) -> "PieceArrays":
-        """Return them as arrays."""
+        """Return the pieces as arrays."""
 
     def grouped(self, counts: Sequence[int]) -> "PieceBatch":
-        """Return the pieces of groups of texts, such as the words of a text, given their sizes."""
+        """Merge groups of adjacent texts, such as the words of a text, given the group sizes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,19 +52,19 @@ class PieceLists:
 
     ids: list[int]
     offsets: list[Offsets]
-    """Empty where they were not asked for."""
+    """Empty if not requested."""
     bounds: list[int]
 
     @classmethod
     def none(cls, count: int) -> "PieceLists":
-        """Return the pieces of so many texts that have none."""
+        """Return an empty list of pieces for each of ``count`` texts."""
         return cls(ids=[], offsets=[], bounds=[0] * (count + 1))
 
     @classmethod
     def of(
         cls, ids: Sequence[Sequence[int]], offsets: Iterable[Sequence[Offsets]] = ()
     ) -> "PieceLists":
-        """Put together the pieces of texts, given for each text."""
+        """Concatenate the pieces of the given texts."""
         return cls(
             ids=list(chain.from_iterable(ids)),
             offsets=list(chain.from_iterable(offsets)),

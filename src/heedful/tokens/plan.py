@@ -1,4 +1,4 @@
-"""What the arguments of a tokenizer's call mean: how rows are cut and padded."""
+"""Turn the arguments of a tokenizer call into a plan for truncating and padding rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ T = TypeVar("T")
 Columns = tuple[
     Sequence[int], Sequence[int], Sequence[int], Sequence[int], Sequence[int], Sequence[bool]
 ]
-"""Of rows: sample, start and stop in the first texts and in the second, whether it is a pair."""
+"""Columns of rows: sample, start and stop in the first and in the second texts, and is_pair."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowPlan:
-    """How rows are cut and padded. Made by `plan_rows`."""
+    """How to truncate and pad rows. Made by `plan_rows`."""
 
     padding: Literal["longest", "max_length"] | None
     truncation: Truncation | None
     max_length: int | None
-    """Tokens of a row, special ones counted; None where nothing is cut or padded to it."""
+    """Tokens of a row, including special tokens; None without truncation or padding to it."""
     stride: int | None
-    """Pieces that neighbouring windows share; None where what does not fit gets no windows."""
+    """Number of pieces that adjacent windows share; None if truncated pieces get no windows."""
     multiple: int
-    """What the length of a padded row is a multiple of."""
+    """The length of a padded row is a multiple of this."""
     layout: PairLayout
-    """The special tokens of each row; none where they are not wanted."""
+    """The special tokens of each row; empty if none are added."""
 
     def rows(
         self, first_bounds: list[int], second_bounds: list[int], is_pair: Sequence[bool]
@@ -37,9 +37,10 @@ class RowPlan:
         """Return the rows of all samples.
 
         Args:
-            first_bounds: where the pieces of each first text start among those of all, and where
-                the last ones end.
-            second_bounds: the same for second texts; a sample that has none has no pieces here.
+            first_bounds: the start of each first text among the pieces of all first texts, and the
+                end of the last one.
+            second_bounds: like ``first_bounds`` for second texts. A sample without a second text
+                has no pieces.
             is_pair: whether each sample has a second text.
 
         Raises:
@@ -78,49 +79,49 @@ class RowPlan:
         )
 
     def _lengths(self, columns: Columns) -> list[int]:
-        """Return the length of each row, special tokens included."""
-        _, *places, is_pair = columns
+        """Return the length of each row, including special tokens."""
+        _, *bounds, is_pair = columns
         single, pair = self.layout.size(pair=False), self.layout.size(pair=True)
         if not any(is_pair):
-            return [stop - start + single for start, stop in zip(*places[:2], strict=True)]
+            return [stop - start + single for start, stop in zip(*bounds[:2], strict=True)]
         return [
-            stop - start + last - first + (pair if paired else single)
-            for start, stop, first, last, paired in zip(*places, is_pair, strict=True)
+            stop - start + second_stop - second_start + (pair if paired else single)
+            for start, stop, second_start, second_stop, paired in zip(*bounds, is_pair, strict=True)
         ]
 
     def _cut(self, columns: Columns, max_length: int, truncation: Truncation) -> Columns:
-        """Cut the rows that are too long, each to one or more."""
+        """Cut each row that is too long into one or more rows."""
         rows: list[tuple[int, int, int, int, int, bool]] = []
         single, pair = self.layout.size(pair=False), self.layout.size(pair=True)
-        for sample, start, stop, first, last, paired in zip(*columns, strict=True):
+        for sample, start, stop, second_start, second_stop, paired in zip(*columns, strict=True):
             room = max_length - (pair if paired else single)
-            if stop - start + last - first <= room:
-                rows.append((sample, start, stop, first, last, paired))
+            if stop - start + second_stop - second_start <= room:
+                rows.append((sample, start, stop, second_start, second_stop, paired))
                 continue
-            size, second_size = stop - start, last - first if paired else None
-            for part in windows(
+            size, second_size = stop - start, second_stop - second_start if paired else None
+            for window in windows(
                 size, second_size, room=room, truncation=truncation, stride=self.stride
             ):
-                second = part.second or slice(0, 0)
+                second = window.second or slice(0, 0)
                 rows.append(
                     (
                         sample,
-                        start + part.first.start,
-                        start + part.first.stop,
-                        first + second.start,
-                        first + second.stop,
+                        start + window.first.start,
+                        start + window.first.stop,
+                        second_start + second.start,
+                        second_start + second.stop,
                         paired,
                     )
                 )
         return tuple(map(list, zip(*rows, strict=True)))  # type: ignore[return-value]
 
     def width(self, lengths: Sequence[int]) -> int:
-        """Return the length that rows of these lengths are padded to; 0 where nothing is padded."""
+        """Return the padded length for rows of these lengths; 0 without padding."""
         if self.padding is None or not lengths:
             return 0
         longest = max(lengths)
         if self.padding == "max_length":
-            assert self.max_length is not None  # `plan_rows` has seen to it
+            assert self.max_length is not None  # ensured by `plan_rows`
             longest = self.max_length
         return -(-longest // self.multiple) * self.multiple
 
@@ -136,22 +137,24 @@ def plan_rows(
     layout: PairLayout,
     model_max_length: int | None,
 ) -> RowPlan:
-    """Make sense of the arguments of a call.
+    """Return the plan for the arguments of a call.
 
     Raises:
-        UserError: a value is not allowed, or ``max_length`` is missing or would mean nothing.
+        UserError: a value is invalid, or ``max_length`` is missing or has no effect.
     """
     pad = _choice("padding", padding, _PADDINGS)
     cut = _choice("truncation", truncation, _TRUNCATIONS)
-    for name, value, least in (
+    for name, value, minimum in (
         ("max_length", max_length, 0),
         ("stride", stride, 0),
         ("pad_to_multiple_of", pad_to_multiple_of, 1),
     ):
         if value is not None and (
-            isinstance(value, bool) or not isinstance(value, SupportsIndex) or index(value) < least
+            isinstance(value, bool)
+            or not isinstance(value, SupportsIndex)
+            or index(value) < minimum
         ):
-            raise UserError(f"{name} {value!r}: must be a whole number from {least}")
+            raise UserError(f"{name} {value!r}: must be a whole number from {minimum}")
     if cut is None and pad != "max_length":
         if max_length is not None:
             raise UserError(

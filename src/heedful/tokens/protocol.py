@@ -1,4 +1,4 @@
-"""What the rest of the package asks of a tokenizer, whatever way it cuts texts."""
+"""The tokenizer interface that the rest of the package relies on."""
 
 import os
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from heedful.tokens.vocabulary import Vocabulary
 
 
 class Tokenizer(Protocol):
-    """The tokenizer of a model that encodes texts.
+    """The tokenizer of an encoder model.
 
-    It alone knows which special tokens stand around texts, which ids they have, and how a token
-    says that it goes on inside a word.
+    Only the tokenizer knows the special tokens around texts, their ids, and how a token marks that
+    it continues a word.
     """
 
     @property
@@ -22,69 +22,69 @@ class Tokenizer(Protocol):
 
     @property
     def layout(self) -> PairLayout:
-        """Which special tokens stand around a text, or around the two of a pair."""
+        """The special tokens around a text or a pair of texts."""
 
     @property
     def words_at_spaces(self) -> bool:
-        """Whether the words of `pieces` go from space to space, with punctuation in them."""
+        """Whether the words of `pieces` are split only at spaces and so include punctuation."""
 
     @property
     def cls_token_id(self) -> int:
-        """Begins a row."""
+        """Id of the token that begins a row."""
 
     @property
     def sep_token_id(self) -> int:
-        """Ends a text."""
+        """Id of the token that ends a text."""
 
     @property
     def pad_token_id(self) -> int:
-        """Fills a row up to the length of its batch."""
+        """Id of the padding token, which fills a row up to the length of its batch."""
 
     @property
     def unk_token_id(self) -> int:
-        """Stands for what cannot be put together from other tokens."""
+        """Id of the unknown token, which replaces text that no other tokens spell."""
 
     @property
     def mask_token(self) -> str:
-        """What the user writes for a hidden token."""
+        """The mask token, which users write in place of a hidden token."""
 
     @property
     def mask_token_id(self) -> int | None:
-        """Its id; None where the vocabulary has none."""
+        """Id of the mask token; None if the vocabulary has none."""
 
     @property
     def all_special_ids(self) -> list[int]:
-        """Ids of these and of all other special tokens."""
+        """Ids of all special tokens, including those above."""
 
     def __len__(self) -> int:
         """Number of tokens."""
 
     def __hash__(self) -> int:
-        """A tokenizer is equal to itself alone."""
+        """Hash by identity: a tokenizer equals only itself."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without special tokens."""
+        """Return the token ids of each text, without special tokens."""
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice each came from and its word; no special tokens."""
+        """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
 
     def continues_word(self, token_id: int) -> bool:
-        """Tell whether a token goes on with the word before it."""
+        """Return whether a token continues the word before it."""
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, without special tokens and without a mark at its start."""
+        """Return the text of token ids, without special tokens and a leading mark."""
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
-        """Return what other ids add to the text of some, and the space between, if any."""
+        """Return the text that token ids append to the text of earlier ids, with any space."""
 
     def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
+        """Return everything that affects token ids, as JSON-serializable values."""
 
     def tell_no_types(self) -> None:
-        """Tell models no token types from now on, where they have only one."""
+        """Disable token types: the model has only one type."""
 
     def tell_types_alone(self) -> None:
-        """Tell models the types of single texts, too, where they are told any."""
+        """Pass token types of single texts to models too, if token types are enabled at all."""
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the files that the reference reads, too."""
+        """Write tokenizer files that the reference can read."""

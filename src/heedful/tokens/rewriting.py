@@ -1,8 +1,8 @@
-"""Text -> the text that is cut: the steps of a normalizer, one after the other.
+"""Text normalization: the steps of a normalizer, applied in order.
 
-What most characters become depends on nothing beside them. For these, all steps together are one
-table from code points to strings, filled as characters are met. A text with any other goes through
-the steps one by one.
+Most characters are normalized independently of their neighbours. For these, one lazily filled table
+from code points to strings covers all steps. A text with any other character goes through the steps
+one by one.
 """
 
 import re
@@ -20,31 +20,31 @@ from heedful.tokens.normalize import Images, Sourced, replaced
 WHITE = "".join(map(chr, WHITE_SPACE))
 
 _JAMO = range(0x1160, 0x1200)
-"""Vowels and ends of Korean syllables, which join the letter before them."""
+"""Hangul vowels and final consonants, which combine with the letter before them."""
 _find_spaces = re.compile("  +").finditer
 TOGETHER = "\ud800"
-"""Takes the place, in the table, of a character that has to be looked at with those beside it. It
-is half of a surrogate pair, which no text has that has gone through the steps."""
+"""Marks, in the table, a character whose result depends on its neighbours. It is a lone surrogate,
+which no normalized text contains."""
 
 
 class Step(Protocol):
     """One step of a normalizer."""
 
     def is_local(self, character: str) -> bool:
-        """Tell whether what becomes of a character depends on nothing beside it."""
+        """Return whether the step maps a character independently of its neighbours."""
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
-        """Return what becomes of a text.
+        """Apply the step to a text.
 
         Args:
             text: the text.
-            sources: for each of its characters, the index of the one that it came from.
+            sources: the source index of each character.
         """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Replace:
-    """Puts one text in the place of another."""
+    """Replaces one string with another."""
 
     old: str
     new: str
@@ -54,7 +54,7 @@ class Replace:
         return character not in self.old
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
-        """See `Step`. What is put in comes from the last character of what was there."""
+        """See `Step`. The source of a replacement is the last character it replaces."""
         parts = text.split(self.old)
         new_sources = sources[: len(parts[0])]
         start = len(parts[0])
@@ -68,10 +68,10 @@ class Replace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mapping:
-    """Puts a text in the place of each character, whatever is beside it."""
+    """Maps each character to a string, independently of its neighbours."""
 
     name: str
-    """What ``tokenizer.json`` calls it."""
+    """Its name in ``tokenizer.json``."""
     image: Callable[[str], str] = field(repr=False)
 
     def is_local(self, character: str) -> bool:
@@ -107,21 +107,21 @@ LOWERCASE = Mapping(name="Lowercase", image=lower)
 STRIP_ACCENTS = Mapping(name="StripAccents", image=_without_accents)
 NMT = Mapping(name="Nmt", image=_tidied)
 BARE = Mapping(name="NFKD, StripAccents", image=_bare)
-"""NFKD, then `STRIP_ACCENTS`. Canonical order moves nothing but what is stripped."""
+"""NFKD, then `STRIP_ACCENTS`. Canonical ordering moves only characters that are stripped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NormalForm:
-    """Brings a text into a normal form of Unicode (Annex 15)."""
+    """Converts a text to a Unicode normalization form (Annex 15)."""
 
     compatible: bool
-    """Whether characters become others that look different (NFKC, NFKD)."""
+    """Whether to apply compatibility mappings, which may change a character's look (NFKC, NFKD)."""
     composed: bool
-    """Whether marks join what they stand on (NFC, NFKC)."""
+    """Whether marks are composed with their base characters (NFC, NFKC)."""
 
     @property
     def name(self) -> str:
-        """What ``tokenizer.json`` calls it."""
+        """Its name in ``tokenizer.json``."""
         return f"NF{'K' if self.compatible else ''}{'C' if self.composed else 'D'}"
 
     def is_local(self, character: str) -> bool:
@@ -139,12 +139,12 @@ class NormalForm:
 
 @dataclass(frozen=True, slots=True)
 class Precompiled:
-    """Applies the rules of a SentencePiece file, as the compiled reference does; see there."""
+    """Applies the rules of a SentencePiece file like the compiled reference; see `Charsmap`."""
 
     charsmap: Charsmap
 
     def is_local(self, character: str) -> bool:
-        """See `Step`. What is dropped changes the source of what is before it; see `placed`."""
+        """See `Step`. Dropping a character changes the source of the one before; see `placed`."""
         return ord(character) not in JOINED and self.charsmap.image(character) != ""
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
@@ -155,7 +155,7 @@ class Precompiled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strip:
-    """Takes away white space at the ends."""
+    """Strips white space at one or both ends."""
 
     left: bool
     right: bool
@@ -173,7 +173,7 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JoinSpaces:
-    """Puts one character in the place of two or more spaces."""
+    """Replaces two or more consecutive spaces with one string."""
 
     new: str
 
@@ -182,7 +182,7 @@ class JoinSpaces:
         return character != " "
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
-        """See `Step`. What is put in comes from the last of the spaces."""
+        """See `Step`. The source of a replacement is the last of the spaces."""
         if "  " not in text:
             return text, sources
         parts: list[str] = []
@@ -196,10 +196,10 @@ class JoinSpaces:
 
 
 class Rewriting:
-    """Several steps.
+    """A sequence of normalization steps.
 
     Args:
-        steps: the steps, in their order.
+        steps: the steps, in order.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -207,23 +207,23 @@ class Rewriting:
         self._table = Images(self._image)
 
     def image(self, character: str) -> str:
-        """Return what becomes of a character; nothing where that depends on those beside it."""
+        """Return the result for a character; empty if it depends on the neighbours."""
         image = self._table[ord(character)] if character else ""
         return "" if image == TOGETHER else image
 
     def text(self, text: str) -> str:
-        """Return what becomes of a text."""
+        """Return the normalized text."""
         rewritten = text.translate(self._table)
         return rewritten if TOGETHER not in rewritten else self.sourced(text)[0]
 
     def sourced(self, text: str) -> Sourced:
-        """Return what becomes of a text, and the index of the source of each character."""
+        """Return the normalized text, and the source index of each character."""
         sources = list(range(len(text)))
         images = list(map(self._table.__getitem__, map(ord, text)))
         if TOGETHER not in images:
             rewritten = "".join(images)
             return rewritten, list(chain.from_iterable(map(repeat, sources, map(len, images))))
-        # Half of a surrogate pair, which the reference cannot be given, is dropped.
+        # Drop lone surrogates, which the reference cannot receive.
         sources = [index for index in sources if not "\ud800" <= text[index] < "\ue000"]
         rewritten = "".join(map(text.__getitem__, sources))
         for step in self.steps:

@@ -1,4 +1,4 @@
-"""The tokenizers of RoBERTa, DeBERTa and GPT-2: bytes joined to tokens."""
+"""Byte-level BPE tokenizers: RoBERTa, DeBERTa and GPT-2."""
 
 import os
 from collections.abc import Sequence
@@ -24,20 +24,21 @@ from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_
 
 
 class ByteLevelTokenizer(ModelTokenizer):
-    """Text to token ids with exact offsets, and back, as the reference's compiled classes do it.
+    """Converts text to token ids with exact offsets, and back, like the reference's compiled class.
 
-    See `ModelTokenizer` for the few differences, and one more: where a space is put before a text
-    or behind an added token, slices are those of the text. The reference's are moved by that space,
-    or lack a letter.
+    `ModelTokenizer` lists the few differences. One more: if a space is inserted before a text or
+    after an added token, offsets still refer to the text. The reference shifts them by that space,
+    or drops a letter.
 
     Args:
         vocab_file: a ``vocab.json``, or a vocabulary.
-        merges_file: a ``merges.txt``, or the pairs of tokens that become one, first learnt first.
-        add_prefix_space: whether a text's first word has the tokens that it has behind a space.
-        trim_offsets: whether spaces at the ends of a piece are left out of its slice; None does as
-            the reference's class.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        merges_file: a ``merges.txt``, or the pairs of tokens to merge, in the order learnt.
+        add_prefix_space: whether the first word of a text gets the tokens of a word after a space.
+        trim_offsets: whether offsets exclude spaces at both ends of a piece; None means the default
+            of the reference's class.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` removes spaces before English punctuation
+            by default.
 
     Raises:
         UserError: a file is damaged, or the vocabulary lacks a special token or a byte.
@@ -93,12 +94,13 @@ class ByteLevelTokenizer(ModelTokenizer):
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
-        """Read the tokenizer of a model's folder.
+        """Load the tokenizer of a model folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            add_prefix_space: see the class. This and what follows wins over what the folder says.
+            add_prefix_space: see the class. This and the following arguments override the folder's
+                settings.
             trim_offsets: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
@@ -123,11 +125,11 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        tokenizer._read_types(files)
+        tokenizer._apply_token_types(files)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write ``vocab.json``, ``merges.txt`` and what says how they are used."""
+        """Write ``vocab.json``, ``merges.txt`` and the files with the settings."""
         settings = ByteLevelSettings(
             add_prefix_space=self.add_prefix_space,
             trim_offsets=self.trim_offsets,
@@ -138,9 +140,9 @@ class ByteLevelTokenizer(ModelTokenizer):
         write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, told=told)
 
     def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
+        """Return everything that affects token ids, as JSON-serializable values."""
         special = self.vocabulary.special
-        # Runs that have none of these are known by what was all of it before there were any.
+        # Omit these if they are all empty, so that the identity still matches older runs.
         late = special.normalized & {*special.ordinary}
         rare = (special.ordinary, special.rstrip, special.single_word, late)
         return [
@@ -162,18 +164,19 @@ class RobertaTokenizer(ByteLevelTokenizer):
 
 
 class DebertaTokenizer(ByteLevelTokenizer):
-    """DeBERTa's tokenizer: BERT's special tokens around GPT-2's, and slices hold the space before.
+    """DeBERTa's tokenizer: GPT-2's tokens between BERT's special tokens.
 
-    That of versions 2 and 3 is `DebertaV2Tokenizer`.
+    Offsets include the space before a piece. DeBERTa v2 and v3 use `DebertaV2Tokenizer`.
     """
 
     kind = DEBERTA_KIND
 
 
 class GPT2Tokenizer(ByteLevelTokenizer):
-    """GPT-2's tokenizer: no special tokens stand around texts, and slices hold the space before.
+    """GPT-2's tokenizer: no special tokens around texts.
 
-    Rows are padded with the token that ends a text, where the reference wants to be told one.
+    Offsets include the space before a piece. The end-of-text token serves as padding, whereas the
+    reference requires the user to choose a padding token.
     """
 
     kind = GPT2_KIND

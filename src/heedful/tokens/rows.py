@@ -1,6 +1,6 @@
-"""Which pieces of a text, or of a pair of texts, go into which rows, and where in the row.
+"""Assign the pieces of a text or a pair of texts to rows, and to positions within each row.
 
-Lengths and places only: no texts.
+This module handles only lengths and positions, not text.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
-    """The pieces of a first and perhaps a second sequence that one row holds."""
+    """The slices of the first and the optional second sequence that one row holds."""
 
     first: slice
     second: slice | None
@@ -27,33 +27,33 @@ class Row:
     """One row of a batch."""
 
     sample: int
-    """Index of the text, or pair, in the batch."""
+    """Index of the text or pair in the batch."""
     window: Window
     layout: PairLayout
-    """The special tokens that stand in it; none where they are not wanted."""
+    """The special tokens of the row; empty if none are added."""
     padding: int
-    """Number of padding tokens, on the side that the layout says."""
+    """Number of padding tokens. The layout determines their side."""
 
     def ids(self, first: Sequence[int], second: Sequence[int], pad_id: int) -> list[int]:
-        """Return the row's token ids, given those of all pieces of its texts."""
+        """Return the row's token ids, given the ids of all pieces of its texts."""
         ids = self.layout.ids(*self._parts(first, second))
         return self.layout.padded(ids, [pad_id] * self.padding)
 
     def values(self, first: Sequence[T], second: Sequence[T], *, special: T, padding: T) -> list[T]:
-        """Put one value for each token of the row in its order.
+        """Return one value per token of the row, in order.
 
         Args:
             first: the values of all pieces of the first text.
-            second: those of the second, where there is one.
+            second: the values of all pieces of the second text, if any.
             special: value of each special token.
-            padding: value of each token of the padding.
+            padding: value of each padding token.
         """
         parts = self._parts(first, second)
         values = self.layout.values(*parts, special=special)
         return self.layout.padded(values, [padding] * self.padding)
 
     def _parts(self, first: Sequence[T], second: Sequence[T]) -> list[Sequence[T]]:
-        """Cut what stands in the row's window out of what there is for all pieces."""
+        """Return the values inside the row's window, given the values of all pieces."""
         window = self.window
         parts = [first[window.first]]
         if window.second is not None:
@@ -62,31 +62,31 @@ class Row:
 
 
 class Rows(NamedTuple):
-    """All rows of a batch as columns: which of the pieces of the batch each has."""
+    """All rows of a batch as columns: the range of pieces that each row contains."""
 
     samples: Sequence[int]
-    """Index of the text, or pair, of each row."""
+    """Index of the text or pair of each row."""
     first_starts: Sequence[int]
-    """Where the row's part of its first text starts among the pieces of all first texts."""
+    """Start of each row's first text among the pieces of all first texts."""
     first_stops: Sequence[int]
     second_starts: Sequence[int]
-    """The same for second texts; both 0 where there is none."""
+    """Like ``first_starts`` for second texts. Start and stop are equal without a second text."""
     second_stops: Sequence[int]
     is_pair: Sequence[bool]
     layout: PairLayout
-    """The special tokens of each row; none where they are not wanted."""
+    """The special tokens of each row; empty if none are added."""
     lengths: Sequence[int]
-    """The tokens of each row, special ones among them, padding not."""
+    """Number of tokens of each row, including special tokens but not padding."""
     width: int
-    """What rows are padded to; 0 where nothing is padded."""
+    """The padded length of rows; 0 without padding."""
 
     def row(self, index: int, before: int, second_before: int) -> Row:
         """Return one row.
 
         Args:
-            index: its index.
-            before: where the pieces of its sample's first text start among those of all.
-            second_before: the same for the second text.
+            index: index of the row.
+            before: start of the sample's first text among the pieces of all first texts.
+            second_before: start of the sample's second text among the pieces of all second texts.
         """
         first = slice(self.first_starts[index] - before, self.first_stops[index] - before)
         second = None
@@ -102,30 +102,30 @@ class Rows(NamedTuple):
 
 
 def whole(first: int, second: int | None) -> Window:
-    """Return the window that holds all of a text, or of a pair."""
+    """Return the window that covers a whole text or pair."""
     return Window(first=slice(0, first), second=None if second is None else slice(0, second))
 
 
 def windows(
     first: int, second: int | None, *, room: int, truncation: Truncation, stride: int | None
 ) -> list[Window]:
-    """Cut a text, or a pair, into windows; the first is what plain truncation keeps.
+    """Cut a text or a pair into windows; the first window is the result of plain truncation.
 
     Args:
         first: number of pieces of the first sequence.
-        second: number of pieces of the second, None where there is none.
-        room: how many pieces a row holds.
-        truncation: which sequence is cut. ``longest_first`` takes from the longer one until both
-            are equally long, then from both.
-        stride: how many pieces neighbouring windows share; None for the first window alone.
+        second: number of pieces of the second sequence; None for a single text.
+        room: number of pieces that fit into a row.
+        truncation: the sequence to cut. ``longest_first`` cuts the longer one until both are
+            equally long, then both.
+        stride: number of pieces shared by adjacent windows; None for only the first window.
 
     Returns:
-        The windows. Where both sequences are cut, each part of one meets each part of the other,
-        in the reference's order.
+        The windows. If both sequences are cut, every part of one is combined with every part of
+        the other, in the reference's order.
 
     Raises:
-        UserError: the sequence to cut is not there or is too short to make the row fit, or
-            ``stride`` leaves no way forward.
+        UserError: the sequence to cut is missing or too short to make the row fit, or ``stride``
+            is so large that windows do not advance.
     """
     if first + (second or 0) <= room:
         return [whole(first, second)]
@@ -136,12 +136,14 @@ def windows(
     if second is None:
         return [Window(first=part, second=None) for part in firsts]
     seconds = _parts(second, second_room, stride)
-    rest = [(a, b) for a in firsts[1:] for b in seconds] + [(firsts[0], b) for b in seconds[1:]]
-    return [Window(first=a, second=b) for a, b in [(firsts[0], seconds[0]), *rest]]
+    other_pairs = [(a, b) for a in firsts[1:] for b in seconds] + [
+        (firsts[0], b) for b in seconds[1:]
+    ]
+    return [Window(first=a, second=b) for a, b in [(firsts[0], seconds[0]), *other_pairs]]
 
 
 def _shares(first: int, second: int | None, room: int, truncation: Truncation) -> tuple[int, int]:
-    """Return how many pieces of each sequence a row takes."""
+    """Return the number of pieces of each sequence in a row."""
     if truncation == "only_second":
         if second is None:
             raise UserError("truncation 'only_second': there is no second text to cut")
@@ -169,7 +171,7 @@ def _too_long(which: str, length: int, room: int, truncation: str) -> UserError:
 
 
 def _parts(length: int, width: int, stride: int | None) -> list[slice]:
-    """Cut ``length`` pieces into parts of ``width`` that share ``stride``."""
+    """Cut ``length`` pieces into parts of ``width`` pieces that overlap by ``stride``."""
     if length <= width:
         return [slice(0, length)]
     if stride is None:
@@ -178,6 +180,6 @@ def _parts(length: int, width: int, stride: int | None) -> list[slice]:
         raise UserError(
             f"stride {stride} is not below the {width} tokens of text a row has room for"
         )
-    # The last part is the first that reaches the end.
+    # The last part is the first one that reaches the end.
     starts = range(0, length - stride, width - stride)
     return [slice(start, min(start + width, length)) for start in starts]

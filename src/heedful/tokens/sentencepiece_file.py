@@ -1,6 +1,6 @@
-"""The files in which SentencePiece keeps what it learnt (``spiece.model``, ``.spm``).
+"""Read SentencePiece model files (``spiece.model``, ``.spm``).
 
-Such a file is one message of protocol buffers. Only what decides how a text is cut is read.
+A file is one Protocol Buffers message. Only the fields that affect tokenization are read.
 """
 
 import math
@@ -21,7 +21,7 @@ _MODELS = {UNIGRAM: "unigram", 2: "BPE", 3: "word", 4: "char"}
 
 
 class PieceKind(IntEnum):
-    """What a piece is for; the numbers are those of the file."""
+    """The type of a piece; the numbers are those of the file format."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -33,17 +33,17 @@ class PieceKind(IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentencePieceModel:
-    """What such a file says."""
+    """The contents of a model file."""
 
     pieces: tuple[str, ...]
     scores: tuple[float, ...]
-    """The logarithm of each piece's probability."""
+    """The log-probability of each piece."""
     kinds: tuple[PieceKind, ...]
     unknown_id: int
     byte_fallback: bool
-    """Whether a character of no piece is written in bytes."""
+    """Whether a character that no piece contains is written as bytes."""
     charsmap: bytes
-    """Rules that normalise texts; see `charsmap.py`. Empty where there are none."""
+    """Normalisation rules; see `charsmap.py`. Empty if there are none."""
     contents: bytes
     """The whole file."""
 
@@ -52,7 +52,7 @@ def read_model(path: Path) -> SentencePieceModel:
     """Read the file of a unigram model.
 
     Raises:
-        UserError: it is missing, larger than 64 MiB, damaged, or of another kind of model.
+        UserError: the file is missing, larger than 64 MiB, damaged, or of another kind of model.
     """
     if (size := size_of(path)) > MAX_BYTES:
         raise UserError(f"{path}: {size:,} bytes of model; at most {MAX_BYTES:,} are read")
@@ -60,11 +60,11 @@ def read_model(path: Path) -> SentencePieceModel:
 
 
 def parse_model(contents: bytes, *, source: str) -> SentencePieceModel:
-    """Read the contents of such a file.
+    """Parse the contents of a model file.
 
     Args:
-        contents: all of it.
-        source: its name, for messages.
+        contents: the whole file.
+        source: name of the file, for messages.
 
     Raises:
         UserError: see `read_model`.
@@ -140,7 +140,7 @@ def _score(value: int | bytes) -> float:
 
 def _kind(value: int | bytes) -> PieceKind:
     try:
-        return PieceKind(value)  # type: ignore[arg-type]  # bytes are none, either
+        return PieceKind(value)  # type: ignore[arg-type]  # bytes also raise ValueError
     except ValueError:
         raise DamageError(f"a piece is of kind {value!r:.80}") from None
 

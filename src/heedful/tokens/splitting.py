@@ -1,7 +1,7 @@
-"""Text -> words as SentencePiece has them: ``▁`` in the place of a space begins a word.
+"""Split text into SentencePiece words: ``▁`` replaces a space and begins a word.
 
-The order is that of the compiled reference: added tokens are matched whole, what is between them is
-rewritten (`rewriting.py`), then split before each ``▁``.
+The order follows the compiled reference: match added tokens whole, normalize the text between them
+(`rewriting.py`), then split before each ``▁``.
 """
 
 import re
@@ -33,32 +33,32 @@ _join_spaces = JoinSpaces(new=" ").apply
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """How a text is split into words."""
+    """The rules for splitting a text into words."""
 
     steps: tuple[Step, ...]
-    """What becomes of it before."""
+    """Normalization steps before splitting."""
     prefix: Prefix = "always"
-    """Which parts between added tokens begin with ``▁`` even where they do not with a space."""
+    """Which parts between added tokens get a ``▁`` if they do not begin with a space."""
     at_white_space: bool = False
-    """Whether white space goes, as in older files, instead of into the word behind it."""
+    """Whether white space is dropped, as in older files, rather than kept in the word after it."""
 
 
 class Item(NamedTuple):
-    """A word, or an added token, of a text."""
+    """A word or an added token of a text."""
 
     text: str
     sources: Sequence[int]
-    """The index in the text that each character came from."""
+    """The source index in the text of each character."""
     token_id: int | None = None
-    """The id of an added token."""
+    """The id of an added token; None for a word."""
 
 
 class NotAloneError(Exception):
-    """What becomes of a chunk depends on what is beside it."""
+    """The words of a chunk depend on the text around it."""
 
 
 def _steps(steps: tuple[Step, ...]) -> Steps:
-    """Take apart the steps of a text."""
+    """Separate the steps for white space from the other steps."""
     inside = [*steps]
     joins = bool(inside) and isinstance(inside[-1], JoinSpaces)
     if joins:
@@ -66,12 +66,12 @@ def _steps(steps: tuple[Step, ...]) -> Steps:
     strips = inside[-1:] == [Strip(left=False, right=True)]
     if strips:
         inside.pop()
-    # DeBERTa's rules. Behind other steps white space would go from what these have made of a text.
-    later = steps[1:] if steps[:1] == (LOWERCASE,) else steps
+    # DeBERTa's rules. After other steps, stripping would act on their output.
+    after_lowercase = steps[1:] if steps[:1] == (LOWERCASE,) else steps
     trims = (
-        later[:1] == (_BOTH_ENDS,)
-        and all(isinstance(step, Precompiled) for step in later[1:-1])
-        and later[-1] == JoinSpaces(new=" ")
+        after_lowercase[:1] == (_BOTH_ENDS,)
+        and all(isinstance(step, Precompiled) for step in after_lowercase[1:-1])
+        and after_lowercase[-1] == JoinSpaces(new=" ")
     )
     if trims:
         inside.remove(_BOTH_ENDS)
@@ -79,15 +79,15 @@ def _steps(steps: tuple[Step, ...]) -> Steps:
 
 
 class Splitter:
-    """Splits texts.
+    """Splits texts into words and added tokens.
 
     Args:
-        rules: how.
-        vocabulary: the tokens. Added ones are matched whole.
+        rules: the rules for splitting.
+        vocabulary: the tokens. Added tokens are matched whole.
 
     Attributes:
         added: the added tokens.
-        plain: the short way for most chunks.
+        plain: the fast path for most chunks.
     """
 
     def __init__(self, rules: Rules, vocabulary: Vocabulary) -> None:
@@ -103,7 +103,7 @@ class Splitter:
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
-            # Whether a word begins its text is not told where the white space before it is gone.
+            # Once leading white space is stripped, a word does not show whether it begins the text.
             and not (self._trims and rules.prefix == "first")
         )
         self.plain = PlainSplitter(
@@ -115,15 +115,15 @@ class Splitter:
         )
 
     def has_chunks(self, text: str) -> bool:
-        """Tell whether a text may be cut at spaces, and what is between split by itself."""
-        # White space that goes from the ends of each part is looked for in whole texts alone.
+        """Return whether a text may be cut at spaces into chunks that are split independently."""
+        # Stripping the parts between added tokens works only on the whole text.
         return self._has_chunks and not (self._trims and self.added.are_in(text))
 
     def trimmed(self, text: str) -> tuple[int, str]:
-        """Return a text that has chunks without white space at its ends if that goes.
+        """Strip white space from the ends of a text that has chunks, if the rules do so.
 
         Returns:
-            How many characters went from its start, and what is left.
+            The number of characters removed from the start, and the remaining text.
         """
         if not self._trims:
             return 0, text
@@ -140,34 +140,34 @@ class Splitter:
             rewritten, sources = self._whole.sourced(text[start:stop])
             sources = [start + source for source in sources]
             for first, last, late in self.added.split_late(rewritten):
-                places = sources[first:last]
+                item_sources = sources[first:last]
                 if late is None:
-                    yield from self._words(rewritten[first:last], places, at_start=True)
+                    yield from self._words(rewritten[first:last], item_sources, at_start=True)
                 else:
-                    yield Item(late, places, self.added.ids[late])
+                    yield Item(late, item_sources, self.added.ids[late])
 
     def chunk_items(self, before: str, chunk: str, *, closed: bool) -> Iterator[Item]:
         """Yield the words and added tokens of a chunk of a text.
 
         Args:
-            before: what is before it, in the text: a space or nothing.
+            before: the text before the chunk: a space or nothing.
             chunk: the chunk.
-            closed: whether it is the last of its text.
+            closed: whether the chunk is the last of its text.
 
         Raises:
-            NotAloneError: they depend on more of the text.
+            NotAloneError: the words depend on more of the text.
         """
         raw, shift = before + chunk, len(before)
         for start, stop, token in self.added.split_early(raw):
             if token is not None:
-                if before and not start:  # it takes the space
+                if before and not start:  # the token absorbs the space
                     raise NotAloneError
                 yield Item(token, range(start - shift, stop - shift), self.added.ids[token])
                 continue
             part = raw[start:stop]
             text, sources = self._in_chunk.sourced(part)
             is_open = not closed and stop == len(raw)
-            if not self._is_alone(part, text, is_open):
+            if not self._is_independent(part, text, is_open):
                 raise NotAloneError
             if self._strips and not is_open:
                 text = text.rstrip(WHITE)
@@ -178,11 +178,12 @@ class Splitter:
             yield from self._words(text, sources, at_start=not before)
 
     def plain_items(self, words: Sequence[str], *, spaced: bool) -> Iterator[Item]:
-        """Yield the words of a chunk, told by ``plain`` as even.
+        """Yield the words of a chunk that ``plain`` has split with ``even``.
 
         Args:
-            words: the words of the chunk behind a space.
-            spaced: whether it has that space before it; else it begins alike without one.
+            words: the words of the chunk after a space.
+            spaced: whether the chunk follows a space. Otherwise it begins the text with the same
+                words.
         """
         stop = -1 if words[0][0] == " " else 0
         for word in words:
@@ -198,21 +199,21 @@ class Splitter:
                 yield Item(word, sources, token_id)
 
     def ends_plainly(self, text: str) -> bool:
-        """Tell whether a text ends in a character that is neither white space nor dropped."""
+        """Return whether a text ends in a character that is neither white space nor dropped."""
         image = self._in_chunk.image(text[-1:])
         return image[-1:].strip(WHITE) != ""
 
-    def _is_alone(self, part: str, text: str, is_open: bool) -> bool:
-        """Tell whether what was made of a part of a chunk is what is made of it in its text."""
+    def _is_independent(self, part: str, text: str, is_open: bool) -> bool:
+        """Return whether a part of a chunk gives the same result alone as within its text."""
         if part[:1] == " " != text[:1] or self._has_late(text):
             return False
         if self._strips and is_open:
-            # What is white space, but no space, goes if nothing but white space follows.
+            # White space other than U+0020 is stripped if only white space follows.
             return text.rstrip(WHITE) == text.rstrip(" ")
         return True
 
     def _is_prefixed(self, at_start: bool) -> bool:
-        """Tell whether what begins with no space is to begin with `UNDERLINE`."""
+        """Return whether a part that does not begin with a space gets a leading `UNDERLINE`."""
         prefix = self._rules.prefix
         return prefix == "always" or (prefix == "first" and at_start)
 
@@ -220,15 +221,15 @@ class Splitter:
         return self._late and any(part.token for part in self.added.split_late(text))
 
     def _words(self, text: str, sources: list[int], *, at_start: bool) -> Iterator[Item]:
-        """Yield the words of a part; ``at_start`` if a source of 0 is the start of the text."""
+        """Yield the words of a part; ``at_start`` if source index 0 is the start of the text."""
         runs = [(text.replace(" ", UNDERLINE), sources)]
         if self._rules.at_white_space:
             runs = [(run.group(), sources[run.start() : run.end()]) for run in _find_runs(text)]
-        for run, places in runs:
+        for run, run_sources in runs:
             if not run:
                 continue
-            wants = self._is_prefixed(at_start and places[0] == 0)
-            if wants and not run.startswith(UNDERLINE):
-                run, places = UNDERLINE + run, [places[0], *places]
+            needs_prefix = self._is_prefixed(at_start and run_sources[0] == 0)
+            if needs_prefix and not run.startswith(UNDERLINE):
+                run, run_sources = UNDERLINE + run, [run_sources[0], *run_sources]
             for match in _find_words(run):
-                yield Item(match.group(), places[match.start() : match.end()])
+                yield Item(match.group(), run_sources[match.start() : match.end()])

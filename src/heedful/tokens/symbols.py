@@ -1,7 +1,7 @@
-"""Characters as bytes, so that arrays can tell words apart and look them up.
+"""Map characters to byte symbols, so that array operations can split words and look them up.
 
-What a tokenizer does to a character depends on that character alone (`normalize.py`). So one array
-has for each code point the byte of what takes its place: of a letter, or of a kind of character.
+Normalization maps each character independently (`normalize.py`). So one array holds a symbol for
+each code point: of its normalized letter, or of its kind of character.
 """
 
 from collections.abc import Mapping
@@ -14,40 +14,41 @@ from heedful.tokens.characters import IDEOGRAPHS, MOVABLE, PUNCTUATION
 from heedful.tokens.normalize import Normalizer
 
 UNSEEN = 0
-"""A character that no text had yet."""
+"""A character that has not occurred in any text yet."""
 LETTERS = 249
-"""Letters have the bytes from 1: those of the vocabulary that are most frequent in it."""
+"""The largest letter symbol. Letters have symbols from 1, given to the vocabulary's most frequent
+letters."""
 FOREIGN = 250
-"""A letter of no token: a word with one is unknown."""
+"""A letter that no token contains: a word with it is unknown."""
 SPACE = 251
 MARK = 252
-"""A character that is a word by itself."""
+"""A character that is a separate word, such as punctuation."""
 IDEOGRAPH = 253
-"""The same, and nothing reaches across it."""
+"""A character that is a separate word, and across which no normalization step reaches."""
 HARD = 254
-"""A character whose chunk has to be worked out by itself."""
+"""A character whose chunk must be encoded separately."""
 
 _CODES = 0x110000
 _PLAIN_IDEOGRAPHS = (slice(0x3400, 0x4DC0), slice(0x4E00, 0xA000))
-"""Those of `IDEOGRAPHS` that most texts have; nothing takes their place."""
+"""The most common `IDEOGRAPHS`; normalization leaves them unchanged."""
 
 
 class Symbols:
-    """The byte of each character, worked out when a text first has it.
+    """The symbol of each character, computed when it first occurs in a text.
 
     Args:
-        normalizer: what becomes of characters.
+        normalizer: normalizes characters.
         ids: token -> id.
-        unknown: number of a word of one character that is no token.
+        unknown: lexicon number of a single-character word that is not a token.
     """
 
     def __init__(self, normalizer: Normalizer, ids: Mapping[str, int], unknown: int) -> None:
         self._normalizer = normalizer
         self._ids = ids
         self._unknown = unknown
-        # Memory that is not touched costs nothing: most pages never are.
-        self._of = np.zeros(_CODES, np.uint8)
-        self._after_numbers = np.zeros(_CODES, np.int32)  # 0 where there is no number
+        # Untouched memory costs nothing, and most pages are never touched.
+        self._symbols = np.zeros(_CODES, np.uint8)
+        self._after_numbers = np.zeros(_CODES, np.int32)  # number + 1; 0 if there is no number
         codes = np.frombuffer("".join(ids).encode("utf-32-le", "surrogatepass"), np.uint32)
         counts = np.bincount(codes, minlength=1)
         if normalizer.split_ideographs:
@@ -56,53 +57,55 @@ class Symbols:
         seen = seen[np.argsort(-counts[seen], kind="stable")]
         letters = [
             chr(code)
-            for code in seen[self._of[seen] != IDEOGRAPH].tolist()
+            for code in seen[self._symbols[seen] != IDEOGRAPH].tolist()
             if code not in PUNCTUATION
         ]
-        self.letters = {letter: at for at, letter in enumerate(letters[:LETTERS], start=1)}
-        """Letter -> its byte."""
+        self.letters = {letter: symbol for symbol, letter in enumerate(letters[:LETTERS], start=1)}
+        """Letter -> its symbol."""
         self._more_letters = frozenset(letters[LETTERS:])
-        self._see(np.arange(128))
+        self._add_symbols(np.arange(128))
 
     def _add_ideographs(self, codes: NDArray[np.int64]) -> None:
-        for plain in _PLAIN_IDEOGRAPHS:
-            self._of[plain] = IDEOGRAPH
-            self._after_numbers[plain] = self._unknown + 1
-        codes = codes[self._of[codes] == IDEOGRAPH]
+        for block in _PLAIN_IDEOGRAPHS:
+            self._symbols[block] = IDEOGRAPH
+            self._after_numbers[block] = self._unknown + 1
+        codes = codes[self._symbols[codes] == IDEOGRAPH]
         characters = map(chr, codes.tolist())
-        self._after_numbers[codes] = [self._ids.get(one, self._unknown) + 1 for one in characters]
+        self._after_numbers[codes] = [
+            self._ids.get(character, self._unknown) + 1 for character in characters
+        ]
 
     def read(self, text: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8] | NDArray[np.uint32]]:
-        """Return the symbol and the code of each character of a text.
+        """Return the symbol and the code point of each character of a text.
 
-        The symbols may not be changed.
+        The array of symbols may be read-only.
         """
         if text.isascii():
             ascii_text = text.encode("ascii")
-            table = self._of[:256].tobytes()
+            table = self._symbols[:256].tobytes()
             return (
                 np.frombuffer(ascii_text.translate(table), np.uint8),
                 np.frombuffer(ascii_text, np.uint8),
             )
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        symbols = self._of.take(codes)
+        symbols = self._symbols.take(codes)
         if not symbols.all():
-            self._see(np.unique(codes[symbols == UNSEEN]))
-            symbols = self._of.take(codes)
+            self._add_symbols(np.unique(codes[symbols == UNSEEN]))
+            symbols = self._symbols.take(codes)
         return symbols, codes
 
     def single_numbers(self, codes: NDArray[np.uint8] | NDArray[np.uint32]) -> Indices:
-        """Return for each character the id of its token if it is a word by itself, else -1.
+        """Return the lexicon number of each character that is a separate word, else -1.
 
-        The codes are those of characters that were read.
+        The codes must come from `read`.
         """
         numbers = self._after_numbers.take(codes).astype(np.int64)
         numbers -= 1
         return numbers
 
-    def _see(self, codes: NDArray[np.integer]) -> None:
+    def _add_symbols(self, codes: NDArray[np.integer]) -> None:
         for code in codes.tolist():
-            self._of[code] = self._symbol(code)
+            self._symbols[code] = self._symbol(code)
 
     def _symbol(self, code: int) -> int:
         normalizer = self._normalizer

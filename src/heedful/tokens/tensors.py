@@ -1,6 +1,6 @@
-"""What a call returns as arrays or tensors, made of arrays of pieces without lists in between.
+"""The results of a tokenizer call as arrays, built from arrays of pieces without lists.
 
-R rows of W tokens each, padding included.
+Shapes: R rows of W tokens each, including padding.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ from heedful.tokens.rows import Rows
 
 
 class Grid:
-    """All rows as one array, R rows of W cells.
+    """All rows as one array of R rows with W cells each.
 
     Args:
-        rows: at least one, all of one length with their padding.
+        rows: at least one row. All have the same length, including padding.
         firsts: the pieces of the first texts.
-        seconds: those of the second.
+        seconds: the pieces of the second texts.
     """
 
     def __init__(self, rows: Rows, firsts: PieceArrays, seconds: PieceArrays) -> None:
@@ -30,7 +30,7 @@ class Grid:
         starts, second_starts = np.array(rows.first_starts), np.array(rows.second_starts)
         sizes = np.array(rows.first_stops) - starts
         second_sizes = np.array(rows.second_stops) - second_starts
-        # Where second texts start in their rows; then which cells which pieces stand in.
+        # The start of each second text in its row, then the cell of each piece.
         self._splits = len(layout.begin) + sizes + len(layout.middle)
         self._cells = ranges(self._row_starts + len(layout.begin), sizes)
         self._pieces = ranges(starts, sizes)
@@ -72,21 +72,21 @@ class Grid:
         return self._shaped(special)
 
     def offsets(self) -> Indices:
-        """Return start and end of the slice of each token; 0 elsewhere. Shape (R, W, 2)."""
+        """Return start and end offsets of each token; 0 elsewhere. Shape (R, W, 2)."""
         begins = self._filled(self._firsts.begins, self._seconds.begins, 0)
         ends = self._filled(self._firsts.ends, self._seconds.ends, 0)
         return np.stack([self._shaped(begins), self._shaped(ends)], axis=-1)
 
     def _columns(self) -> Indices:
-        """Return the number of each cell in its row, from 0 at the first token. Shape (R, W)."""
-        first = self._row_starts - np.arange(len(self._lengths)) * self._width
-        return np.arange(self._width) - first[:, None]
+        """Return the index of each cell in its row, from 0 at the first token. Shape (R, W)."""
+        first_columns = self._row_starts - np.arange(len(self._lengths)) * self._width
+        return np.arange(self._width) - first_columns[:, None]
 
     def _is_token(self, columns: Indices) -> NDArray[np.bool_]:
         return (columns >= 0) & (columns < self._lengths[:, None])
 
     def _filled(self, first: Indices, second: Indices, filler: int) -> Indices:
-        """Put the value of each piece in its cell."""
+        """Return all cells, with the value of each piece in its cell."""
         cells = np.full(len(self._lengths) * self._width, filler, np.int64)
         cells[self._cells] = first[self._pieces]
         cells[self._second_cells] = second[self._second_pieces]

@@ -1,10 +1,10 @@
-"""Text -> pieces -> the same text: the tokenizer of models that write text.
+"""The lossless tokenizer of models that generate text: decoding restores the exact text.
 
-A piece that begins with ``▁`` has a space before it, as in Wu et al. 2016 (section 4.1), and the
-text's first word has one, too. So spaces are part of the pieces, and pieces joined are the text as
-it was. Each word, with all that follows it up to the next space, is cut into the longest pieces
-from left to right. A character without a piece is written as the bytes of its UTF-8, ``<0xE2>`` and
-so on, which makes every text one that can be written.
+As in Wu et al. 2016 (section 4.1), ``▁`` at the start of a piece stands for a space before it. The
+first word of a text gets a ``▁`` too. So spaces are part of the pieces, and joining pieces restores
+the text. Each word, up to the next space, is split into the longest pieces from left to right. A
+character without a piece is written as its UTF-8 bytes (``<0xE2>`` ...), so every text can be
+encoded.
 """
 
 import re
@@ -15,27 +15,28 @@ from heedful.errors import UserError
 from heedful.tokens.encoder import MAX_CHUNKS, Memory
 
 SPACE = "▁"
-"""Stands for a space at the start of a piece. Where a text holds it, its bytes are written."""
+"""Marks a space at the start of a piece. In a text, this character itself is written as bytes."""
 EOS, UNKNOWN, PAD = "</s>", "<unk>", "<pad>"
 SPECIAL = (EOS, UNKNOWN, PAD)
-"""They end a text, stand for what folders of others lack, and fill rows up; a decoder starts with
-the last one."""
+"""The end of a text, the unknown token (for folders of other libraries only), and padding. A
+decoder starts with the padding token."""
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MAX_PIECE = 64
-"""Characters of the longest piece, ``▁`` included. Of pieces that begin alike ``sentencepiece``, in
-whose files they are handed on, sees this many."""
+"""Characters of the longest piece, including ``▁``. ``sentencepiece``, to whose format these pieces
+are exported, considers at most this many pieces that match at one position."""
 
 _LONE = re.compile("[\udc80-\udcff]")
-"""What Python decodes a byte to that belongs to no character."""
+"""The characters to which Python decodes invalid bytes."""
 
 
 class Spelling:
-    """What each token spells: a space for ``▁``, a byte for ``<0x00>`` and so on, else itself.
+    """The bytes each token spells: a space for ``▁``, one byte for ``<0x00>`` etc., else itself.
 
     Args:
-        tokens: the tokens, in the order of their ids; the special ones spell nothing.
+        tokens: the tokens, in the order of their ids. Special tokens spell nothing.
         with_bytes: whether ``<0x00>`` to ``<0xFF>`` stand for bytes.
-        exact: whether a text loses only the space before its first piece; else all space around.
+        exact: whether to strip only the space before the first piece. Otherwise, strip all white
+            space at both ends.
     """
 
     def __init__(self, tokens: Iterable[str], *, with_bytes: bool, exact: bool) -> None:
@@ -43,33 +44,35 @@ class Spelling:
         spelt = dict.fromkeys(SPECIAL, b"")
         if with_bytes:
             spelt |= {token: bytes([byte]) for byte, token in enumerate(BYTES)}
-        self._spelt = [
+        self._token_bytes = [
             spelt[token] if token in spelt else token.replace(SPACE, " ").encode()
             for token in tokens
         ]
 
     def text(self, ids: Iterable[int]) -> str:
-        """Return what ids spell; U+FFFD for each byte that belongs to no character."""
+        """Return the text that ids spell, with U+FFFD for each invalid byte."""
         text = self._joined(ids)
-        begin, end = self._kept(text)
+        begin, end = self._text_bounds(text)
         return _LONE.sub("\ufffd", text[begin:end])
 
     def slices(self, ids: Iterable[int]) -> list[tuple[int, int]]:
-        """Return which slice of their text each id stands for.
+        """Return the slice of the text that each id spells.
 
-        The space before a piece is left out, unless the piece is that space. The bytes of one
-        character all have its slice; special tokens have an empty one.
+        A slice excludes the space before a piece, unless the piece is only that space. All bytes of
+        a character have the character's slice. Special tokens have an empty slice.
         """
         ids = list(ids)
         text = self._joined(ids)
-        start, stop = self._kept(text)
+        start, stop = self._text_bounds(text)
         kept = [min(max(index, start), stop) - start for index in range(len(text) + 1)]
         owners = [
-            index for index, one in enumerate(text) for _ in one.encode(errors="surrogateescape")
+            index
+            for index, character in enumerate(text)
+            for _ in character.encode(errors="surrogateescape")
         ]
-        owners.append(len(text))  # what spells nothing at the very end is there
+        owners.append(len(text))  # for a token at the very end that spells nothing
         slices, begin = [], 0
-        for spelt in map(self._spelt.__getitem__, ids):
+        for spelt in map(self._token_bytes.__getitem__, ids):
             end = begin + len(spelt)
             first = owners[begin + (len(spelt) > 1 and spelt.startswith(b" "))]
             last = owners[end - 1] + 1 if spelt else first
@@ -77,25 +80,25 @@ class Spelling:
             begin = end
         return slices
 
-    def _kept(self, text: str) -> tuple[int, int]:
-        """Return where the text starts and ends within what its pieces spell."""
+    def _text_bounds(self, text: str) -> tuple[int, int]:
+        """Return the start and end of the text within the string that its pieces spell."""
         if self._exact:
             return int(text.startswith(" ")), len(text)
         begin = len(text) - len(text.lstrip())
         return begin, max(begin, len(text.rstrip()))
 
     def _joined(self, ids: Iterable[int]) -> str:
-        spelt = self._spelt
+        spelt = self._token_bytes
         return b"".join([spelt[token_id] for token_id in ids]).decode(errors="surrogateescape")
 
 
 class TextTokenizer:
-    """Turns texts into ids and ids into texts, each the inverse of the other.
+    """Encodes texts to ids and decodes ids to the same texts.
 
     Args:
         tokens: the special tokens, the 256 bytes, ``▁``, and further pieces, in the order of their
-            ids. A piece holds no space, and ``▁`` only in front.
-        source: where the tokens are from, for messages.
+            ids. A piece contains no space, and ``▁`` only at its start.
+        source: where the tokens come from, for messages.
 
     Attributes:
         tokens: the tokens, in the order of their ids.
@@ -126,10 +129,10 @@ class TextTokenizer:
         return len(self.tokens)
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the ids of each text, without special tokens; none for the empty text.
+        """Return the token ids of each text, without special tokens; empty for an empty text.
 
         Raises:
-            UserError: a text holds half of a surrogate pair, which is no character.
+            UserError: a text contains a lone surrogate, which is not a character.
         """
         ids = self._words.__getitem__
         return [
@@ -137,11 +140,11 @@ class TextTokenizer:
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids. Special tokens give nothing, bytes of no character U+FFFD."""
+        """Decode ids to text. Special tokens are dropped, and invalid bytes become U+FFFD."""
         return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return which slice of ``decode(ids)`` each id stands for; see `Spelling.slices`."""
+        """Return the slice of ``decode(ids)`` that each id spells; see `Spelling.slices`."""
         return self._spelling.slices(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -149,13 +152,13 @@ class TextTokenizer:
         return [self.tokens[token_id] for token_id in ids]
 
     def language_code(self, text: str) -> str:
-        """Return "": no text begins with a code that chooses a language; see `MarianText`."""
+        """Return "": texts have no language code as prefix; see `MarianText`."""
         return ""
 
     def _ids_of(self, word: str) -> tuple[int, ...]:
-        """Return the ids of a space and the word behind it: longest match first."""
+        """Return the token ids of a space and the word after it: longest match first."""
         end = min(len(word), self._longest)
-        while word[:end] not in self._heads:  # the space alone is
+        while word[:end] not in self._heads:  # the space alone always matches
             end -= 1
         ids = [self._heads[word[:end]]]
         while end < len(word):
@@ -165,20 +168,20 @@ class TextTokenizer:
                 if piece is not None:
                     ids.append(piece)
                     break
-            else:  # at the end of the first character
+            else:  # no piece matches, and `end` is after the first character
                 ids += [self._byte_ids[byte] for byte in utf8(word[start], of=word)]
         return tuple(ids)
 
 
 def utf8(text: str, *, of: str) -> bytes:
-    """Return the UTF-8 of a text.
+    """Encode a text as UTF-8.
 
     Args:
         text: the text.
         of: the whole text, for the message.
 
     Raises:
-        UserError: it holds half of a surrogate pair, which is no character.
+        UserError: the text contains a lone surrogate, which is not a character.
     """
     try:
         return text.encode()
@@ -191,8 +194,10 @@ def utf8(text: str, *, of: str) -> bytes:
 
 def _check(tokens: Sequence[str], ids: dict[str, int], source: str) -> None:
     if len(ids) < len(tokens):
-        twice = next(token for token_id, token in enumerate(tokens) if ids[token] != token_id)
-        raise UserError(f"{source}: {twice!r} has the ids {tokens.index(twice)} and {ids[twice]}")
+        duplicate = next(token for token_id, token in enumerate(tokens) if ids[token] != token_id)
+        raise UserError(
+            f"{source}: {duplicate!r} has the ids {tokens.index(duplicate)} and {ids[duplicate]}"
+        )
     for token in (*SPECIAL, SPACE, *BYTES):
         if token not in ids:
             raise UserError(f"{source}: {token!r} is missing; every text needs it")
@@ -200,7 +205,7 @@ def _check(tokens: Sequence[str], ids: dict[str, int], source: str) -> None:
         if (
             not 1 <= len(token) <= MAX_PIECE
             or SPACE in token[1:]
-            or any(one == " " or "\ud800" <= one <= "\udfff" for one in token)
+            or any(character == " " or "\ud800" <= character <= "\udfff" for character in token)
         ):
             raise UserError(
                 f"{source}: {token!r:.80} is not a piece of text: expected 1 to {MAX_PIECE} "

@@ -1,4 +1,4 @@
-"""The calls of a tokenizer, with the reference's arguments and results, however it cuts texts."""
+"""The public interface of all model tokenizers, with the reference's arguments and results."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,32 +26,32 @@ from heedful.tokens.plan import plan_rows
 from heedful.tokens.vocabulary import Vocabulary
 
 _CHANGEABLE = ("model_max_length", "clean_up_tokenization_spaces", "token_types", "layout")
-"""Attributes of a tokenizer that each call reads."""
+"""Attributes that may be set, because each call reads them."""
 
 _SIDES = {"padding_side": "right", "truncation_side": "right"}
-"""Attributes of the reference's tokenizers, and the one value that holds here."""
+"""Attributes of the reference's tokenizers, with the only value supported here."""
 
 
 class ModelTokenizer:
-    """Text to token ids with exact offsets, and back.
+    """Converts text to token ids with exact offsets, and back.
 
-    What a call returns is what ``transformers`` 4.57's compiled tokenizers return, with these
-    exceptions, each for a reason: no call cuts a text unless it says ``truncation``; offsets are
-    always the slice a piece came from; an empty second text is a text; and text may hold lone
+    Calls return the same results as the compiled tokenizers of ``transformers`` 4.57, with four
+    deliberate exceptions. Text is truncated only if ``truncation`` is given. Offsets are always
+    the exact slice of a piece. An empty second text counts as a text. Text may contain lone
     surrogates, which are dropped.
 
     Args:
-        encoder: how texts become pieces.
+        encoder: converts texts to pieces.
         vocabulary: the tokens.
         layout: the special tokens around texts.
-        token_types: whether calls return token types unless told otherwise: where the model has
-            embeddings for them.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        token_types: whether calls return token types by default. True if the model has embeddings
+            for them.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` cleans up English punctuation by default.
     """
 
     words_at_spaces: bool = False
-    """Whether words go from space to space, with punctuation in them."""
+    """Whether words are split only at spaces and so include punctuation."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class ModelTokenizer:
         self.all_special_ids = list(vocabulary.special_ids().values())
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute, but none that rows would not follow, for they are made by now.
+        """Set an attribute, if a change can still affect later calls.
 
         Raises:
-            UserError: it is such a one.
+            UserError: the attribute is fixed when the tokenizer is built.
         """
         before = _SIDES.get(name, vars(self).get(name, value))
         if name not in _CHANGEABLE and not name.startswith("_") and value != before:
@@ -93,21 +93,21 @@ class ModelTokenizer:
             )
         super().__setattr__(name, value)
 
-    def _read_types(self, files: TokenizerFiles) -> None:
-        """Tell models token types, and return them from calls, as a folder says."""
+    def _apply_token_types(self, files: TokenizerFiles) -> None:
+        """Apply a folder's setting for token types to calls and to the layout."""
         told = tells_types(files, usual=self.token_types, second_type=self.layout.second_type)
         if told != self.token_types:
-            self._tell_types(told)
+            self._set_token_types(told)
 
     def tell_no_types(self) -> None:
-        """Tell models no token types, and return none from calls: the model has only one."""
-        self._tell_types(False)
+        """Disable token types in calls and for models: the model has only one type."""
+        self._set_token_types(False)
 
     def tell_types_alone(self) -> None:
-        """Tell models the types of single texts, too, where they are told any; see `PairLayout`."""
+        """Pass token types of single texts to models too, if enabled at all; see `PairLayout`."""
         self.layout = replace(self.layout, tells_alone=self.token_types)
 
-    def _tell_types(self, told: bool) -> None:
+    def _set_token_types(self, told: bool) -> None:
         self.token_types = told
         self.layout = replace(self.layout, tells_types=told)
 
@@ -116,45 +116,45 @@ class ModelTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens, and of rows that a model's embedding needs."""
+        """Number of tokens, which is also the number of rows of the model's embedding."""
         return len(self.vocabulary)
 
     def get_vocab(self) -> dict[str, int]:
-        """Return token -> id."""
+        """Return the vocabulary as a mapping from token to id."""
         return dict(self.vocabulary.ids)
 
-    # Many texts, fast: ids alone.
+    # Fast encoding of many texts to ids.
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without special tokens.
 
         Raises:
-            UserError: ``texts`` is one text, whose letters would be taken for texts.
+            UserError: ``texts`` is a single string, whose characters would be read as texts.
         """
         if isinstance(texts, str):
             raise UserError("encode_batch takes a list of texts, not one text")
         return self._encoder.ids(texts)
 
     def num_special_tokens(self, pair: bool = False) -> int:
-        """Return how many tokens `build_inputs` adds."""
+        """Return the number of special tokens that `build_inputs` adds."""
         return self.layout.size(pair=pair)
 
     def build_inputs(
         self, first: Sequence[int], second: Sequence[int] | None = None
     ) -> tuple[list[int], list[int]]:
-        """Put special tokens around the ids of a text, or of two.
+        """Add special tokens to the ids of a text or a pair.
 
         Returns:
-            The ids and the type ids of the row.
+            The token ids and the token type ids of the row.
         """
         types = self.layout.types(len(first), None if second is None else len(second))
         return self.layout.ids(first, second), types
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice each came from and its word; no special tokens."""
+        """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
         return self._encoder.pieces(text)
 
-    # The call.
+    # Calls.
 
     def __call__(
         self,
@@ -175,40 +175,40 @@ class ModelTokenizer:
         return_offsets_mapping: bool = False,
         return_length: bool = False,
     ) -> Encoding:
-        """Encode one text or many, singly or in pairs, for a model.
+        """Encode one or more texts or pairs of texts for a model.
 
         Args:
-            text: one text or many; see ``is_split_into_words``. Many may be pairs of texts.
+            text: one text or a list; see ``is_split_into_words``. A list may hold pairs of texts.
             text_pair: the second texts.
-            add_special_tokens: whether special tokens stand around texts.
+            add_special_tokens: whether to add special tokens.
             padding: True or ``"longest"`` pads to the longest row, ``"max_length"`` to
                 ``max_length``.
             truncation: True or ``"longest_first"`` cuts the longer text of a pair until both are
-                equally long, then both; ``"only_first"`` and ``"only_second"`` cut that one.
-                Without it nothing is cut.
-            max_length: tokens of a row, special ones counted; ``model_max_length`` if not given.
-            stride: how many tokens neighbouring windows of a text share.
-            is_split_into_words: whether each text is a list of words. Offsets are then those in
-                the word, and word ids those in the list.
-            pad_to_multiple_of: what the length of padded rows is a multiple of.
+                equally long, then both. ``"only_first"`` and ``"only_second"`` cut one text.
+                By default, nothing is cut.
+            max_length: maximum row length with special tokens; default ``model_max_length``.
+            stride: number of tokens shared by adjacent windows of a text.
+            is_split_into_words: whether each text is a list of words. Offsets are then relative to
+                the word, and word ids are indices into the list.
+            pad_to_multiple_of: pad rows to a multiple of this length.
             return_tensors: ``"pt"`` or ``"np"`` for int64 tensors or arrays.
-            return_token_type_ids: whether to return ``token_type_ids``: 1 in second texts. By
-                default where the model tells texts by them.
-            return_attention_mask: whether to return ``attention_mask``: 0 in padding.
-            return_overflowing_tokens: whether what does not fit gets rows of its own, with
-                ``overflow_to_sample_mapping``: which text each row is of.
-            return_special_tokens_mask: whether to return ``special_tokens_mask``: 1 in special
+            return_token_type_ids: whether to return ``token_type_ids``: 1 for second texts. By
+                default, only if the model uses token types.
+            return_attention_mask: whether to return ``attention_mask``: 0 for padding.
+            return_overflowing_tokens: whether truncated tokens get further rows. Adds
+                ``overflow_to_sample_mapping``: the index of each row's text.
+            return_special_tokens_mask: whether to return ``special_tokens_mask``: 1 for special
                 tokens and padding.
-            return_offsets_mapping: whether to return ``offset_mapping``: start and end of the
-                slice of its text that a token came from; (0, 0) in special tokens.
-            return_length: whether to return ``length``: the tokens of each row.
+            return_offsets_mapping: whether to return ``offset_mapping``: start and end of each
+                token in its text; (0, 0) for special tokens.
+            return_length: whether to return ``length``: the number of tokens of each row.
 
         Returns:
-            ``input_ids`` and what else was asked for, as lists of one row a text (one list for
-            one text without tensors or windows).
+            ``input_ids`` and the other requested items, as lists with one row per text. A single
+            text without tensors or windows gives flat lists.
 
         Raises:
-            UserError: an argument is not allowed, or rows of different lengths were to be tensors.
+            UserError: an argument is invalid, or rows of different lengths cannot form tensors.
         """
         plan = plan_rows(
             padding=padding,
@@ -228,8 +228,8 @@ class ModelTokenizer:
         pieces = batch_of(self._encoder, samples.firsts, words=is_split_into_words, located=located)
         second_pieces: PieceBatch = PieceLists.none(len(is_pair))
         if any(is_pair):
-            none: Words = [] if is_split_into_words else ""
-            seconds = [none if second is None else second for second in samples.seconds]
+            empty: Words = [] if is_split_into_words else ""
+            seconds = [empty if second is None else second for second in samples.seconds]
             second_pieces = batch_of(
                 self._encoder, seconds, words=is_split_into_words, located=located
             )
@@ -259,7 +259,7 @@ class ModelTokenizer:
         )
 
     encode_plus = batch_encode_plus = __call__
-    """What older code calls it."""
+    """Names of `__call__` in older code."""
 
     def encode(
         self,
@@ -271,7 +271,7 @@ class ModelTokenizer:
         is_split_into_words: bool = False,
         return_tensors: Tensors | None = None,
     ) -> list[int] | Any:
-        """Return the ids of one text or pair: a list, or a tensor (1, S); see `__call__`."""
+        """Return the ids of a text or pair as a list or a (1, S) tensor; see `__call__`."""
         return self(
             text,
             text_pair,
@@ -283,7 +283,7 @@ class ModelTokenizer:
         )["input_ids"]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text, without special tokens around them."""
+        """Return the tokens of a text, without special tokens."""
         if not isinstance(text, str):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
         return self.convert_ids_to_tokens(self.encode_batch([text])[0])
@@ -300,17 +300,17 @@ class ModelTokenizer:
         """Pad encodings that were made without padding.
 
         Args:
-            encoded_inputs: one encoding, or a list of those of single texts, as a data loader
-                hands them to its collate function. What is not a list of one value a token is
-                passed on as it is.
+            encoded_inputs: one encoding, or a list of encodings of single texts, as a data loader
+                passes them to its collate function. Only items with one value per token are
+                padded; others are returned unchanged.
             padding: see `__call__`.
             max_length: see `__call__`.
             pad_to_multiple_of: see `__call__`.
-            return_attention_mask: whether to make an ``attention_mask`` where there is none.
+            return_attention_mask: whether to add a missing ``attention_mask``.
             return_tensors: see `__call__`.
 
         Raises:
-            UserError: there are no ``input_ids``, or an argument is not allowed.
+            UserError: ``input_ids`` are missing, or an argument is invalid.
         """
         plan = plan_rows(
             padding=padding,
@@ -325,14 +325,14 @@ class ModelTokenizer:
         values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
         return Encoding(values if return_tensors is None else as_tensors(values, return_tensors))
 
-    # Between tokens and ids, and back to text.
+    # Conversion between tokens, ids and text.
 
     @overload
     def convert_tokens_to_ids(self, tokens: str) -> int: ...
     @overload
     def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
     def convert_tokens_to_ids(self, tokens: str | list[str] | tuple[str, ...]) -> int | list[int]:
-        """Return the id of a token, or of each; the unknown token's where there is none."""
+        """Return the id of one token or of each token; the unknown token's id for other tokens."""
         ids = self.vocabulary.ids
         if isinstance(tokens, str):
             return ids.get(tokens, self.unk_token_id)
@@ -347,18 +347,18 @@ class ModelTokenizer:
     def convert_ids_to_tokens(
         self, ids: int | Iterable[int], skip_special_tokens: bool = False
     ) -> str | list[str]:
-        """Return the token of an id, or of each.
+        """Return the token of one id or of each id.
 
         Raises:
-            UserError: an id is not one of the vocabulary, or no whole number.
+            UserError: an id is not in the vocabulary, or not an integer.
         """
         if isinstance(ids, int):
             return self.vocabulary.token(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self.vocabulary.token(one) for one in _whole(ids) if one not in skipped]
+        return [self.vocabulary.token(one) for one in _as_ints(ids) if one not in skipped]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Join tokens to text."""
+        """Join tokens into text."""
         return self._encoder.join(tokens, mark=True)
 
     def decode(
@@ -367,19 +367,19 @@ class ModelTokenizer:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> str:
-        """Return a text that reads like the ids; case and spaces may not be those of the input.
+        """Convert token ids to text. Case and spaces may differ from the original text.
 
         Args:
-            token_ids: ids, as a list, an array or a tensor of one dimension.
-            skip_special_tokens: whether to leave out special tokens.
-            clean_up_tokenization_spaces: whether to close up the spaces of English punctuation;
-                the tokenizer's own setting if not given.
+            token_ids: ids, as a list or a one-dimensional array or tensor.
+            skip_special_tokens: whether to omit special tokens.
+            clean_up_tokenization_spaces: whether to remove spaces before English punctuation;
+                the tokenizer's setting by default.
 
         Raises:
-            UserError: an id is not one of the vocabulary.
+            UserError: an id is not in the vocabulary.
         """
-        alone = isinstance(token_ids, int) or getattr(token_ids, "ndim", 1) == 0
-        ids: Any = [token_ids] if alone else token_ids
+        is_single = isinstance(token_ids, int) or getattr(token_ids, "ndim", 1) == 0
+        ids: Any = [token_ids] if is_single else token_ids
         text = self._encoder.join(self.convert_ids_to_tokens(ids, skip_special_tokens), mark=True)
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
@@ -391,50 +391,50 @@ class ModelTokenizer:
         skip_special_tokens: bool = False,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> list[str]:
-        """Return the text of each sequence of ids; see `decode`."""
+        """Return the text of each sequence of token ids; see `decode`."""
         return [
             self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in sequences
         ]
 
     def text_of(self, ids: Iterable[int]) -> str:
-        """Return the text of ids, without special tokens and without a mark at its start."""
+        """Return the text of token ids, without special tokens and a leading mark."""
         tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
         text = tidy(self._encoder.join(tokens, mark=False))
         return text if self._encoder.writes_spaces else close_up(text)
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
-        """Return what other ids add to the text of some.
+        """Return the text that token ids append to the text of earlier ids.
 
-        Put behind it, both are the whole text, if tokens have spaces. Those of WordPiece have none:
-        then it is the text of these ids alone.
+        If tokens contain spaces, both texts concatenated are the whole text. WordPiece tokens
+        contain none: for these, this is the text of ``ids``, without a space in front.
 
         Args:
-            ids: of what is added. Special tokens are left out.
-            after: of the text before.
+            ids: token ids to append. Special tokens are skipped.
+            after: token ids of the text before.
         """
         if not self._encoder.writes_spaces:
             return self.text_of(ids)
         before, whole = (
             self._encoder.join(
-                self.convert_ids_to_tokens(some, skip_special_tokens=True), mark=False
+                self.convert_ids_to_tokens(part_ids, skip_special_tokens=True), mark=False
             )
-            for some in (after, [*after, *ids])
+            for part_ids in (after, [*after, *ids])
         )
         return whole[len(before) :]
 
     def continues_word(self, token_id: int) -> bool:
-        """Tell whether a token goes on with the word before it."""
+        """Return whether a token continues the word before it."""
         return self._encoder.continues_word(self.vocabulary.token(token_id))
 
 
-def _whole(ids: Iterable[Any]) -> list[int]:
-    """Return token ids of any kind, of a tensor or an array, too, as Python's numbers.
+def _as_ints(ids: Iterable[Any]) -> list[int]:
+    """Convert token ids in any iterable, such as a tensor or an array, to Python ints.
 
     Raises:
-        UserError: they are something else.
+        UserError: an element is not an integer.
     """
     try:
-        return [index(one) for one in ids]
+        return [index(token_id) for token_id in ids]
     except TypeError:
         shown = shorten(repr(ids), LONGEST_NAME)
         raise UserError(

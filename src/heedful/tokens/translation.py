@@ -1,8 +1,8 @@
-"""The two tokenizers of a translator, and their files in a model's folder.
+"""The source and target tokenizers of a translation model, and their files in its folder.
 
-The folder is laid out as the reference's Marian folders are: ``vocab.json`` with the pieces and
-their ids, ``target_vocab.json`` if the target has a vocabulary of its own, and
-``tokenizer_config.json``. Our tokenizers take the longest pieces and need no more; those of other
+The layout of the folder follows the reference's Marian folders: ``vocab.json`` with the pieces and
+their ids, ``target_vocab.json`` if the target has a separate vocabulary, and
+``tokenizer_config.json``. Our longest-match tokenizers need no more files. The tokenizers of other
 folders are read from ``.spm`` files.
 """
 
@@ -22,24 +22,25 @@ from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
 from heedful.tokens.vocabulary import read_ids
 
 Side = TextTokenizer | MarianText
-"""What turns the texts of one side into ids, and back."""
+"""The tokenizer of one side, source or target."""
 
 VOCABULARY, TARGET_VOCABULARY = "vocab.json", "target_vocab.json"
 CONFIG, MODEL_CONFIG = "tokenizer_config.json", "config.json"
 FILES = frozenset({VOCABULARY, TARGET_VOCABULARY, CONFIG, SOURCE_MODEL, TARGET_MODEL})
-"""What `TranslationTokenizer.save_pretrained` writes at most."""
+"""All files that `TranslationTokenizer.save_pretrained` may write."""
 CLASSES = ("MarianTokenizer",)
-"""Reference classes whose folders are laid out so."""
+"""Reference classes with this folder layout."""
 _SEGMENTATION, _LONGEST = "segmentation", "longest-match"
-"""The key that tells our folders from those of others, and its value."""
+"""The key that identifies our own folders, and its value."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranslationTokenizer:
-    """The tokenizers of the source and of the target; often the same.
+    """The tokenizers of the source and the target, which are often the same.
 
     Raises:
-        UserError: the two differ in the id of a special token, of which a model has but one.
+        UserError: the sides differ in the id of a special token, which must be the same for a
+            model.
     """
 
     source: Side
@@ -53,21 +54,21 @@ class TranslationTokenizer:
 
     @property
     def eos_token_id(self) -> int:
-        """Ends each text of either side."""
+        """Id of the token that ends each text on both sides."""
         return self.source.eos_token_id
 
     @property
     def pad_token_id(self) -> int:
-        """Fills rows up; a decoder starts with it, too."""
+        """Id of the padding token, with which a decoder also starts."""
         return self.source.pad_token_id
 
     @property
     def joint(self) -> bool:
-        """Whether both sides have one vocabulary."""
+        """Whether both sides share one vocabulary."""
         return self.source.ids is self.target.ids
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the files into a folder, which is made if it is not there."""
+        """Write the files into a folder, which is created if missing."""
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / VOCABULARY, self.source.ids)
@@ -90,11 +91,11 @@ class TranslationTokenizer:
 
     @classmethod
     def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
-        """Read the tokenizers of a run, a folder or a hub name.
+        """Load the tokenizers of a run, a folder or a hub name.
 
         Raises:
-            UserError: a file is missing, damaged, of a tokenizer of another kind, or not of the
-                model beside it.
+            UserError: a file is missing or damaged, belongs to another kind of tokenizer, or does
+                not match the model beside it.
         """
         folder = resolve(name, revision)
         if (folder / MANIFEST).is_file():
@@ -106,29 +107,32 @@ class TranslationTokenizer:
         separate = config.get("separate_vocabs", False)
         target = read_ids(folder / TARGET_VOCABULARY) if separate else source
         if config.get(_SEGMENTATION) == _LONGEST:
-            read = _side(source, folder / VOCABULARY)
-            both = cls(read, _side(target, folder / TARGET_VOCABULARY) if separate else read)
+            source_side = _longest_match(source, folder / VOCABULARY)
+            tokenizer = cls(
+                source_side,
+                _longest_match(target, folder / TARGET_VOCABULARY) if separate else source_side,
+            )
         else:
             _check_added(folder, source)
-            both = cls(
+            tokenizer = cls(
                 read_side(folder / SOURCE_MODEL, source), read_side(folder / TARGET_MODEL, target)
             )
-        _check_beside(both, folder / MODEL_CONFIG)
-        return both
+        _check_model(tokenizer, folder / MODEL_CONFIG)
+        return tokenizer
 
 
 def is_translation_folder(folder: Path) -> bool:
-    """Tell whether a folder holds the tokenizers of a translation."""
+    """Return whether a folder contains the tokenizers of a translation model."""
     return (folder / VOCABULARY).is_file() and (
         (folder / SOURCE_MODEL).is_file() or _SEGMENTATION in read_json_if_there(folder / CONFIG)
     )
 
 
 def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
-    """Refuse tokens that the reference would match whole before it cuts a text.
+    """Check for unsupported added tokens, which the reference matches before splitting a text.
 
     Raises:
-        UserError: there is one that is neither special nor the code of a language.
+        UserError: an added token is neither special nor a language code.
     """
     files = read_files(folder)
     entries = [*(files.config.get("added_tokens_decoder") or {}).values()]
@@ -138,17 +142,17 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
             raise UserError(f"{folder}: added token {token!r}: not supported in a Marian folder")
 
 
-def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
-    """Check pieces against the model that stands beside them, if one does."""
+def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
+    """Check the vocabularies against the model beside them, if any."""
     config = read_json_if_there(path)
     source, target = tokenizer.source, tokenizer.target
-    right = {
+    checks = {
         "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),
         "pad_token_id": config.get("pad_token_id") in (None, source.pad_token_id),
         "vocab_size": (config.get("vocab_size") or math.inf) >= source.vocab_size,
         "decoder_vocab_size": (config.get("decoder_vocab_size") or math.inf) >= target.vocab_size,
     }
-    for key, fits in right.items():
+    for key, fits in checks.items():
         if not fits:
             raise UserError(
                 f"{path}: {key} is {config[key]!r}; the vocabulary beside it is that of another "
@@ -156,5 +160,5 @@ def _check_beside(tokenizer: TranslationTokenizer, path: Path) -> None:
             )
 
 
-def _side(ids: dict[str, int], path: Path) -> TextTokenizer:
+def _longest_match(ids: dict[str, int], path: Path) -> TextTokenizer:
     return TextTokenizer(sorted(ids, key=ids.__getitem__), source=str(path))

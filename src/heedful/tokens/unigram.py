@@ -1,36 +1,36 @@
-"""Words -> token ids by a unigram model: the likeliest way to cut each (Kudo 2018, section 3.2)."""
+"""Unigram model: the most probable segmentation of each word (Kudo 2018, section 3.2)."""
 
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
     from heedful.tokens.unigram_bulk import Trie
 
 PENALTY = 10.0
-"""How much less likely an unknown character is than the least likely token."""
+"""An unknown character's score is lower than the lowest token score by this much."""
 
 MANY = 256
-"""Words from which on arrays cut them sooner than one by one."""
-_TOKENS_A_WORD = 8
-"""As many tokens can be got ready for that in the time in which a word is cut."""
+"""Minimum number of words for which array operations are faster than word by word."""
+_TOKENS_PER_WORD = 8
+"""Tokens that can be added to the trie in the time that segmenting one word takes."""
 
 Cut = list[tuple[int, int]]
-"""The tokens of a word: the id of each, and where in the word it ends."""
+"""The segmentation of a word: the id and the end position of each token."""
 
 
 class Unigram:
-    """Cuts words into tokens, of which each has a probability, so that their product is largest.
+    """Segments words into the tokens with the largest product of probabilities.
 
-    Of cuts that are equally likely, the one is taken whose last token is longest, then the one
-    before it, and so on, as in the reference.
+    As in the reference, ties go to the segmentation whose last token is longest, then to the one
+    whose second-to-last token is longest, and so on.
 
     Args:
         tokens: the tokens, in the order of their ids.
-        scores: the logarithms of their probabilities.
-        unknown_id: stands for a run of characters that are no tokens.
-        byte_fallback: whether such a run is written in the tokens of its bytes (``<0xE2>``), if
-            there is one for each.
+        scores: the log-probabilities of the tokens.
+        unknown_id: the id of a run of characters that no token covers.
+        byte_fallback: whether to write such a run as byte tokens (``<0xE2>``), if each of its
+            bytes has a token.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Unigram:
         self._ids = {token: token_id for token_id, token in enumerate(tokens)}
         self._tokens, self._token_scores = tokens, scores
         self._trie: Trie | None = None
-        self._met = 0
+        self._num_words = 0
         self._unknown_id = unknown_id
         self._unknown_score = min(scores) - PENALTY
-        # Every beginning of a token is in it, so that a search knows when to stop.
+        # Includes all prefixes of tokens, so that a search knows when to stop.
         self._scores: dict[str, float] = {}
         for token in tokens:
             for end in range(len(token) - 1, 0, -1):
@@ -60,17 +60,17 @@ class Unigram:
         self.bytes: Mapping[str, int] = {
             name: at for name, at in names.items() if name in self._ids
         }
-        """Tokens that stand for a byte, and the byte."""
+        """Byte token -> the byte."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_trie": None}  # it is large, and soon made anew
+        return {**vars(self), "_trie": None}  # large, and quick to rebuild
 
     def together(self, words: int) -> "Trie | None":
-        """Return what cuts so many words at once; None where that does not pay."""
+        """Return the trie that segments this many words in a batch; None if not worthwhile."""
         if words < MANY:
             return None
-        self._met += words
-        if self._trie is None and self._met * _TOKENS_A_WORD >= len(self._tokens):
+        self._num_words += words
+        if self._trie is None and self._num_words * _TOKENS_PER_WORD >= len(self._tokens):
             from heedful.tokens.unigram_bulk import Trie
 
             self._trie = Trie(
@@ -82,7 +82,7 @@ class Unigram:
         return self._trie
 
     def cut(self, word: str) -> Cut:
-        """Return the tokens of a word."""
+        """Segment a word into tokens."""
         starts = self._starts(word)
         cut: Cut = []
         end = len(word)
@@ -104,7 +104,7 @@ class Unigram:
         return cut
 
     def _starts(self, word: str) -> list[int]:
-        """Return for each place in a word where the best last token before it starts."""
+        """Return, for each position in a word, the start of the best token that ends there."""
         size, scores, unknown = len(word), self._scores.get, self._unknown_score
         best = [0.0] + [-inf] * size
         starts = [0] * (size + 1)
@@ -126,7 +126,7 @@ class Unigram:
         return starts
 
     def _unknown(self, text: str, end: int) -> Cut:
-        """Return the ids of a run of unknown characters, the last one first."""
+        """Return the ids of a run of unknown characters, in reverse order."""
         token_id = self._ids.get(text)
         if token_id is not None:
             return [(token_id, end)]

@@ -1,8 +1,7 @@
-"""Many words -> token ids by a unigram model, all at once by operations on arrays.
+"""Vectorized unigram segmentation of many words.
 
-The cuts are those of `Unigram.cut`, for the same sums are compared in the same order. An operation
-on arrays costs a microsecond however short they are, so this pays for a thousand words, not for
-ten.
+The results equal `Unigram.cut`, since the same sums are compared in the same order. Every array
+operation costs at least a microsecond. So this pays off for a thousand words, not for ten.
 """
 
 import sys
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from heedful.tokens.unigram import Cut
 
 _OUTSIDE = sys.maxunicode + 1
-"""What no token goes on with: it stands behind each word."""
+"""A sentinel after each word, which continues no token."""
 _NO_NODE = -1
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _FREE = np.uint64(2**64 - 1)
@@ -30,37 +29,37 @@ Places = NDArray[np.int32]
 
 
 class _Edges(NamedTuple):
-    """E tokens as parts of words, or single characters that are no tokens. Shapes: (E,)."""
+    """E candidate tokens within words, or single unknown characters. Shapes: (E,)."""
 
     starts: Places
     ends: Places
     nodes: Places
-    """The node of the token; -1 where it is none."""
+    """The trie node of each token; -1 for an unknown character."""
 
 
 class _Tokens(NamedTuple):
-    """The T tokens of W words, one word after the other."""
+    """The T tokens of W words, concatenated word by word."""
 
     ids: Indices
-    """Shape (T,)."""
+    """Token ids. Shape (T,)."""
     ends: Indices
-    """Where each ends in its word. Shape (T,)."""
+    """End of each token in its word. Shape (T,)."""
     spans: Iterable[tuple[int, int]]
-    """Which tokens are those of each word."""
+    """The range of tokens of each word."""
     known: list[bool]
-    """Whether all tokens of a word are."""
+    """Whether all tokens of each word are known."""
 
 
 class _Children:
-    """The children of the nodes of a trie, each found by its node and the letter that leads to it.
+    """A hash table of trie edges: (parent node, letter) -> child node.
 
-    Open addressing with linear probing, three quarters of the slots free: most of what is looked
-    up is not there, and a free slot tells so at once.
-    With keys of one number, kept in their slots, this takes half the time of a `KeyTable`.
+    It uses open addressing with linear probing, with three quarters of the slots free. Most keys
+    are missing, and a free slot ends the search immediately. Keys are single numbers, stored in
+    their slots, so this takes half the time of a `KeyTable`.
 
     Args:
-        steps: the node and letter of each child, as one number. Shape (N,).
-        children: the child. Shape (N,).
+        steps: the parent node and letter of each child, as one number. Shape (N,).
+        children: the child nodes. Shape (N,).
     """
 
     def __init__(self, steps: NDArray[np.uint64], children: Indices) -> None:
@@ -68,39 +67,40 @@ class _Children:
         self._shift, self._last_slot = np.uint64(64 - bits), (1 << bits) - 1
         self._steps = np.full(1 << bits, _FREE)
         self._children = np.full(1 << bits, _NO_NODE, np.int32)
-        slots, left = self._slots(steps), np.arange(len(steps))
-        while left.size:
-            free = left[self._steps[slots[left]] == _FREE]
-            self._steps[slots[free]] = steps[free]  # of several that want it, the last has it
-            left = left[self._steps[slots[left]] != steps[left]]
-            slots[left] = (slots[left] + 1) & self._last_slot
+        slots, pending = self._slots(steps), np.arange(len(steps))
+        while pending.size:
+            free = pending[self._steps[slots[pending]] == _FREE]
+            self._steps[slots[free]] = steps[free]  # of several candidates, the last one wins
+            pending = pending[self._steps[slots[pending]] != steps[pending]]
+            slots[pending] = (slots[pending] + 1) & self._last_slot
         self._children[slots] = children
 
     def find(self, steps: NDArray[np.uint64]) -> NDArray[np.int32]:
-        """Return the child of each step, -1 where there is none."""
+        """Return the child of each step, or -1."""
         slots = self._slots(steps)
-        kept = self._steps.take(slots)
-        others = np.flatnonzero((kept != steps) & (kept != _FREE))
+        found = self._steps.take(slots)
+        others = np.flatnonzero((found != steps) & (found != _FREE))
         while others.size:
             slots[others] = (slots[others] + 1) & self._last_slot
-            kept[others] = now = self._steps.take(slots[others])
-            others = others[(now != steps[others]) & (now != _FREE)]
-        return np.where(kept == steps, self._children.take(slots), np.int32(_NO_NODE))
+            found[others] = next_found = self._steps.take(slots[others])
+            others = others[(next_found != steps[others]) & (next_found != _FREE)]
+        return np.where(found == steps, self._children.take(slots), np.int32(_NO_NODE))
 
     def _slots(self, steps: NDArray[np.uint64]) -> Indices:
         return ((steps * _FACTOR) >> self._shift).view(np.int64)
 
 
 class Trie:
-    """Cuts words into tokens.
+    """Segments words into tokens.
 
-    A node is a beginning of a token, or all of it. A token whose score is minus infinity is none.
+    A node is a prefix of a token, or a whole token. Tokens with a score of minus infinity are
+    ignored.
 
     Args:
-        tokens: the tokens, each another, in the order of their ids.
-        scores: the logarithms of their probabilities.
+        tokens: distinct tokens, in the order of their ids.
+        scores: the log-probabilities of the tokens.
         unknown_id: see `Unigram`.
-        unknown_score: the score of a character that is no token.
+        unknown_score: the score of an unknown character.
     """
 
     def __init__(
@@ -115,38 +115,40 @@ class Trie:
         sizes = np.fromiter(map(len, tokens), np.int64, len(tokens))
         codes, starts = codes_of("".join(tokens)), bounds_of(sizes)[:-1]
         alphabet = np.unique(codes)
-        # Letters are numbered, from 1; 0 is a character that is in no token.
+        # Letters are numbered from 1; 0 is a character that occurs in no token.
         self._letters = np.zeros(_OUTSIDE + 1, np.uint32)
         self._letters[alphabet] = np.arange(1, len(alphabet) + 1)
         letters, self._size = self._letters[codes], np.uint64(len(alphabet) + 1)
         self._first = np.full(len(alphabet) + 1, _NO_NODE, np.int32)
         columns: list[tuple[NDArray[np.uint64], Indices]] = []
         nodes, count, depth = np.zeros(len(tokens), np.int64), 0, 0
-        while (longer := np.flatnonzero(sizes > depth)).size:
-            steps = self._steps(nodes[longer] if depth else 0, letters[starts[longer] + depth])
-            distinct, which = np.unique(steps, return_inverse=True)
+        while (unfinished := np.flatnonzero(sizes > depth)).size:
+            steps = self._steps(
+                nodes[unfinished] if depth else 0, letters[starts[unfinished] + depth]
+            )
+            distinct, child_index = np.unique(steps, return_inverse=True)
             children = count + np.arange(len(distinct))
             if depth:
                 columns.append((distinct, children))
             else:
                 self._first[distinct.astype(np.int64)] = children
-            nodes[longer] = count + which
+            nodes[unfinished] = count + child_index
             count, depth = count + len(distinct), depth + 1
         empty = (np.zeros(0, np.uint64), np.zeros(0, np.int64))
         steps, children = map(np.concatenate, zip(empty, *columns, strict=True))
         self._children = _Children(steps, children)
-        # One more, the last, is that of a character that is no token.
+        # The extra last entry is for an unknown character.
         self._ids = np.full(count + 1, -1)
         self._scores = np.full(count + 1, unknown_score)
-        possible = np.flatnonzero((np.array(scores) > -np.inf) & (sizes > 0))
-        self._ids[nodes[possible]] = possible
-        self._scores[nodes[possible]] = np.array(scores)[possible]
+        valid = np.flatnonzero((np.array(scores) > -np.inf) & (sizes > 0))
+        self._ids[nodes[valid]] = valid
+        self._scores[nodes[valid]] = np.array(scores)[valid]
 
     def ids(self, words: Sequence[str]) -> dict[str, tuple[int, ...]]:
-        """Return the ids of words, of those that are cut into known tokens.
+        """Return the token ids of each word whose tokens are all known.
 
         Args:
-            words: the words, none of them empty.
+            words: non-empty words.
         """
         tokens = self._cut(words)
         flat = as_list(tokens.ids)
@@ -157,7 +159,7 @@ class Trie:
         }
 
     def cuts(self, words: Sequence[str]) -> "dict[str, Cut]":
-        """Return the tokens of the same words as `Unigram.cut` does."""
+        """Return the tokens of each word whose tokens are all known, like `Unigram.cut`."""
         tokens = self._cut(words)
         flat = list(zip(as_list(tokens.ids), as_list(tokens.ends), strict=True))
         return {
@@ -169,75 +171,75 @@ class Trie:
     def _cut(self, words: Sequence[str]) -> "_Tokens":
         bounds = bounds_of(np.fromiter(map(len, words), np.int64, len(words)) + 1)
         codes = codes_of("\0".join((*words, ""))).copy()
-        first, behind = bounds[:-1], bounds[1:] - 1
-        codes[behind] = _OUTSIDE
-        came_from, nodes = self._best(self._edges(codes, behind), first, len(codes))
-        owners, at = np.arange(len(words)), behind
+        first, word_ends = bounds[:-1], bounds[1:] - 1
+        codes[word_ends] = _OUTSIDE
+        best_starts, nodes = self._best(self._edges(codes, word_ends), first, len(codes))
+        owners, positions = np.arange(len(words)), word_ends
         columns: list[tuple[Indices, Indices]] = []
         while owners.size:
-            columns.append((owners, at))
-            at = came_from[at].astype(np.int64)
-            on = np.flatnonzero(at > first[owners])
-            owners, at = owners[on], at[on]
-        # Each word was followed from its end.
-        owners, at = (np.concatenate(column[::-1]) for column in zip(*columns, strict=True))
+            columns.append((owners, positions))
+            positions = best_starts[positions].astype(np.int64)
+            unfinished = np.flatnonzero(positions > first[owners])
+            owners, positions = owners[unfinished], positions[unfinished]
+        # The loop followed each word backward from its end.
+        owners, positions = (np.concatenate(column[::-1]) for column in zip(*columns, strict=True))
         order = np.argsort(owners, kind="stable")
-        owners, at = owners[order], at[order]
-        ids = self._ids[nodes[at]]
+        owners, positions = owners[order], positions[order]
+        ids = self._ids[nodes[positions]]
         known = np.ones(len(words), bool)
         known[owners[(ids < 0) | (ids == self._unknown_id)]] = False
         return _Tokens(
             ids=np.maximum(ids, 0),
-            ends=at - first[owners],
+            ends=positions - first[owners],
             spans=pairwise(bounds_of(np.bincount(owners, minlength=len(words))).tolist()),
             known=known.tolist(),
         )
 
-    def _edges(self, codes: NDArray[np.uint32], behind: Indices) -> _Edges:
-        """Return all tokens that are in words, and their characters that are no tokens."""
+    def _edges(self, codes: NDArray[np.uint32], word_ends: Indices) -> _Edges:
+        """Return all tokens that occur in the words, and the unknown characters."""
         letters = self._letters.take(codes)
-        starts = np.delete(np.arange(len(codes), dtype=np.int32), behind)
+        starts = np.delete(np.arange(len(codes), dtype=np.int32), word_ends)
         nodes, size = self._first.take(letters[starts]), 1
         unknown = starts[self._ids.take(nodes) < 0]
         columns = [(unknown, unknown + 1, np.full(len(unknown), _NO_NODE, np.int32))]
-        while (goes_on := np.flatnonzero(nodes >= 0)).size:
-            starts, nodes = starts[goes_on], nodes[goes_on]
+        while (continuing := np.flatnonzero(nodes >= 0)).size:
+            starts, nodes = starts[continuing], nodes[continuing]
             is_token = np.flatnonzero(self._ids.take(nodes) >= 0)
-            at = starts[is_token]
-            columns.append((at, at + size, nodes[is_token]))
+            token_starts = starts[is_token]
+            columns.append((token_starts, token_starts + size, nodes[is_token]))
             nodes = self._children.find(self._steps(nodes, letters[starts + size]))
             size += 1
         return _Edges(*(np.concatenate(column) for column in zip(*columns, strict=True)))
 
     def _best(self, edges: _Edges, first: Indices, size: int) -> tuple[Places, Places]:
-        """Return for each place in words where the best last token before it starts, and its node.
+        """Return the start and the node of the best token that ends at each position.
 
         Args:
             edges: the tokens.
-            first: where each word starts.
-            size: the number of places.
+            first: start of each word.
+            size: the number of positions.
         """
         offsets = np.arange(size) - np.repeat(first, np.diff(first, append=size))
-        # Numbers of 16 bits are sorted more than three times as fast, and few words are longer.
-        small = np.int16 if offsets.max(initial=0) < 2**15 else np.int64
-        offset = offsets.astype(small).take(edges.starts)
+        # Sorting 16-bit integers is over three times as fast, and words are rarely longer.
+        offset_dtype = np.int16 if offsets.max(initial=0) < 2**15 else np.int64
+        offset = offsets.astype(offset_dtype).take(edges.starts)
         order = np.argsort(offset, kind="stable")
         starts, ends, nodes = (column.take(order) for column in edges)
         scores = self._scores.take(nodes)
         best = np.full(size, -np.inf)
         best[first] = 0.0
-        # Tokens that start so far in their word, all at once: no two end at the same place.
+        # Process all tokens with the same offset in their word together: all ends are distinct.
         for begin, end in pairwise(bounds_of(np.bincount(offset)).tolist()):
             totals = best.take(starts[begin:end])
             totals += scores[begin:end]
-            at = ends[begin:end]
-            best[at] = np.maximum(totals, best.take(at))
-        # Of several that are best, the one that starts first, which is written last.
+            edge_ends = ends[begin:end]
+            best[edge_ends] = np.maximum(totals, best.take(edge_ends))
+        # Of several best tokens, the one that starts first wins, because it is written last.
         is_best = np.flatnonzero(best.take(starts) + scores == best.take(ends))[::-1]
-        came_from, came_by = np.zeros(size, np.int32), np.zeros(size, np.int32)
-        came_from[ends[is_best]] = starts[is_best]
-        came_by[ends[is_best]] = nodes[is_best]
-        return came_from, came_by
+        best_starts, best_nodes = np.zeros(size, np.int32), np.zeros(size, np.int32)
+        best_starts[ends[is_best]] = starts[is_best]
+        best_nodes[ends[is_best]] = nodes[is_best]
+        return best_starts, best_nodes
 
     def _steps(
         self, nodes: NDArray[np.integer] | int, letters: NDArray[np.uint32]

@@ -1,4 +1,4 @@
-"""The folder of a unigram tokenizer: read what others wrote, write what they read."""
+"""Read and write the folder of a unigram tokenizer, compatible with other libraries."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -42,42 +42,42 @@ from heedful.tokens.unigram import Unigram
 from heedful.tokens.unigram_json import as_compiled, read_rules, read_scores, unknown_token
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
-_AVOIDED = 100.0
-"""How much less likely the reference makes tokens that end in a digit and a comma."""
+_COMMA_PENALTY = 100.0
+"""The reference lowers the score of tokens that end in a digit and a comma by this much."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnigramKind:
-    """What tells apart the reference's classes that cut words by a unigram model."""
+    """The differences between the reference's classes of unigram tokenizers."""
 
     name: str
-    """The class, in folders also with ``Fast`` behind it."""
+    """The class name. Folders may add the suffix ``Fast``."""
     file: str
-    """Where it keeps the file of SentencePiece."""
+    """The name of its SentencePiece file."""
     special: SpecialTokens
-    """The special tokens of a folder that does not say others."""
+    """The default special tokens of a folder."""
     separators: int
-    """How many special tokens stand between the texts of a pair."""
+    """Number of special tokens between the texts of a pair."""
     second_type: int
     """Token type of a second text."""
     token_types: bool
-    """Whether calls return token types, and models are told them, unless told otherwise."""
+    """Whether, by default, calls return token types and models receive them."""
     cleans: bool = False
-    """Whether quotes, case and accents are looked after before SentencePiece does its part."""
+    """Whether quotes, case and accents are normalized before SentencePiece's own rules."""
     lowers: bool | None = None
-    """Whether text is put in lower case unless told otherwise; None where it never is."""
+    """Whether text is lowercased by default; None if never."""
     fairseq: bool = False
     """Whether ids are those of fairseq, whose special tokens come before the pieces of the file."""
     bos_token: str | None = None
-    """The token that folders call so; None for that which begins a row."""
+    """The ``bos_token`` in folders; None for the token that begins a row."""
     eos_token: str | None = None
-    """The same of what ends one."""
+    """The ``eos_token`` in folders; None for the token that ends a text."""
     adds_mask: bool = False
-    """Whether a mask comes behind the pieces of a file that has none."""
+    """Whether a mask token is appended to the pieces of a file without one."""
     strips: bool = False
-    """Whether white space at both ends goes before SentencePiece does its part."""
+    """Whether white space is stripped from both ends before SentencePiece's own rules."""
     class_last: bool = False
-    """Whether the class token ends rows, which are padded on the left, rather than begins them."""
+    """Whether the class token ends rows, with padding on the left, instead of beginning them."""
 
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
@@ -101,7 +101,7 @@ class UnigramKind:
         )
 
     def ends(self, vocabulary: Vocabulary) -> tuple[str, str]:
-        """Return what folders call the tokens that begin and end a text."""
+        """Return the ``bos_token`` and the ``eos_token`` in folders."""
         named = vocabulary.special
         bos, eos = self.bos_token or named.cls_token, self.eos_token or named.sep_token
         return bos, eos
@@ -183,23 +183,23 @@ BIG_BIRD = UnigramKind(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """All that decides how a unigram tokenizer cuts texts."""
+    """Everything that affects how a unigram tokenizer splits texts."""
 
     vocabulary: Vocabulary
     scores: tuple[float, ...]
-    """The logarithm of each token's probability. Added tokens behind these have none."""
+    """The log-probability of each token. The added tokens at the end have none."""
     byte_fallback: bool
-    """Whether a character of no token is written in bytes."""
+    """Whether a character that no token contains is written as bytes."""
     rules: Rules
-    """How texts are split into words."""
+    """The rules for splitting texts into words."""
     model: bytes = b""
-    """The file of SentencePiece that this is from."""
+    """The SentencePiece file that the recipe comes from; empty if it comes from ``compiled``."""
     compiled: dict[str, Any] = field(default_factory=dict)
-    """The ``tokenizer.json`` that this is from, in the place of such a file, without the tokens."""
+    """The ``tokenizer.json`` that the recipe comes from, without the tokens; empty if none."""
 
     @property
     def lowers(self) -> bool:
-        """Whether text is put in lower case."""
+        """Whether text is lowercased."""
         return LOWERCASE in self.rules.steps
 
     @property
@@ -208,7 +208,7 @@ class Recipe:
         return BARE not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
 
     def encoder(self) -> UnigramEncoder:
-        """Return what turns texts into ids."""
+        """Return the encoder that converts texts to ids."""
         vocabulary = self.vocabulary
         unigram = Unigram(
             vocabulary.tokens[: len(self.scores)],
@@ -219,7 +219,7 @@ class Recipe:
         return UnigramEncoder(unigram, self.rules, vocabulary)
 
     def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
+        """Return everything that affects token ids, as JSON-serializable values."""
         special = self.vocabulary.special
         return [
             [repr(self.rules), self.byte_fallback],
@@ -233,7 +233,7 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnigramSettings:
-    """What else is said of a tokenizer. ``None`` where the folder does not say."""
+    """Settings besides the vocabulary. ``None`` means unspecified."""
 
     do_lower_case: bool | None = None
     keep_accents: bool | None = None
@@ -247,12 +247,12 @@ def read_settings(
     """Read ``tokenizer_config.json``.
 
     Args:
-        files: what the folder's files say.
-        overrides: what the user says, which wins over what the files say.
-        kind: what the folder may be of.
+        files: the contents of the folder's files.
+        overrides: the user's settings, which override the files.
+        kind: the expected kind of the folder.
 
     Raises:
-        UserError: a value is of the wrong type or is not supported.
+        UserError: a value has the wrong type or is not supported.
     """
     fixed = {"remove_space": (True,), "add_prefix_space": (True,), "split_by_punct": (False,)}
     side = "left" if kind.class_last else "right"
@@ -270,10 +270,10 @@ def read_settings(
 
 
 def read_recipe(files: TokenizerFiles, kind: UnigramKind, settings: UnigramSettings) -> Recipe:
-    """Read how texts are cut: from ``tokenizer.json`` if that is there, as the reference does.
+    """Read a recipe, from ``tokenizer.json`` if present, like the reference.
 
     Raises:
-        UserError: a file is missing or damaged, or says what is not supported.
+        UserError: a file is missing or damaged, or has an unsupported setting.
     """
     if not compiled_part(files, "model", "Unigram"):
         return _of_model(files.folder / kind.file, files, kind, settings)
@@ -288,17 +288,17 @@ def read_recipe(files: TokenizerFiles, kind: UnigramKind, settings: UnigramSetti
 
 
 def recipe_of(path: Path, kind: UnigramKind, settings: UnigramSettings) -> Recipe:
-    """Read a file of SentencePiece alone.
+    """Read a recipe from a SentencePiece file, without other files.
 
     Raises:
-        UserError: see `read_model`, or it lacks a special token.
+        UserError: see `read_model`; or the file lacks a special token.
     """
     files = TokenizerFiles(folder=path.parent, config={}, special={}, compiled={}, added={})
     return _of_model(path, files, kind, settings)
 
 
 def holds(folder: Path, kind: UnigramKind) -> bool:
-    """Tell whether a folder has the tokens of a kind."""
+    """Return whether a folder's vocabulary contains the special tokens of a kind."""
     files = read_files(folder)
     if model := compiled_part(files, "model", "Unigram"):
         entries = typed(files.compiled_path, model, "vocab", (list,)) or []
@@ -323,7 +323,7 @@ def _of_model(
         for wanted in (PieceKind.CONTROL, PieceKind.USER_DEFINED)
     )
     whole = {*control, *ordinary}
-    # The reference takes the pieces of the file for no such tokens, whatever is said of them.
+    # The reference never treats the file's own pieces as normalized, whatever the folder says.
     special = replace(
         special,
         normalized=special.normalized - whole,
@@ -340,7 +340,7 @@ def _of_model(
     return Recipe(
         vocabulary=Vocabulary(vocabulary.tokens, special, source=str(path), added=vocabulary.added),
         scores=scores,
-        byte_fallback=False,  # as the reference, whatever the file says
+        byte_fallback=False,  # like the reference, whatever the file says
         rules=Rules(steps=_steps(charsmap, kind, settings)),
         model=model.contents,
     )
@@ -369,10 +369,10 @@ def _of_compiled(files: TokenizerFiles, kind: UnigramKind) -> Recipe:
 def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], tuple[float, ...]]:
     """Return the tokens in the order of their ids, and their scores."""
     if kind.cleans:
-        # ALBERT and XLNet cut a token that ends in a digit and a comma once more. The compiled
-        # reference makes such tokens unlikely instead, and so do we.
+        # ALBERT and XLNet split a token that ends in a digit and a comma again. Like the compiled
+        # reference, lower the scores of such tokens instead.
         scores = (
-            score - _AVOIDED if piece[-1:] == "," and piece[-2:-1].isdigit() else score
+            score - _COMMA_PENALTY if piece[-1:] == "," and piece[-2:-1].isdigit() else score
             for piece, score in zip(model.pieces, model.scores, strict=True)
         )
         return list(model.pieces), tuple(scores)
@@ -381,7 +381,7 @@ def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], 
         adds = kind.adds_mask and special.mask_token not in model.pieces
         mask = [special.mask_token] if adds else []
         return [*model.pieces, *mask], (*model.scores, *([0.0] * len(mask)))
-    # Its ids are those of fairseq, which has special tokens of its own in the place of the first.
+    # fairseq's own special tokens replace the first pieces.
     first = [special.cls_token, special.pad_token, special.sep_token, special.unk_token]
     tokens = [*first, *model.pieces[3:], special.mask_token]
     return tokens, (0.0, 0.0, 0.0, 0.0, *model.scores[3:], 0.0)
@@ -390,7 +390,7 @@ def _laid_out(model: SentencePieceModel, kind: UnigramKind) -> tuple[list[str], 
 def _steps(
     charsmap: Charsmap | None, kind: UnigramKind, settings: UnigramSettings
 ) -> tuple[Step, ...]:
-    """Return what the reference does to texts where it has a file of SentencePiece alone."""
+    """Return the reference's normalization steps for a folder with only a SentencePiece file."""
     rules = () if charsmap is None else (Precompiled(charsmap),)
     lowers = kind.lowers if settings.do_lower_case is None else settings.do_lower_case
     if not kind.cleans and not kind.strips:
@@ -409,7 +409,7 @@ def _steps(
 def _vocabulary(
     files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind
 ) -> Vocabulary:
-    """Return the tokens, added ones behind them."""
+    """Return the vocabulary, with added tokens at the end."""
     return read_special(
         files, tokens, source=source, defaults=kind.special, refused=(), ordinary=True
     )
@@ -418,14 +418,14 @@ def _vocabulary(
 def write_folder(
     folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, told: bool
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+    """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
     Args:
-        folder: where they go.
-        recipe: how texts are cut.
-        settings: what else is said.
+        folder: the folder for the files.
+        recipe: the recipe for splitting texts.
+        settings: the other settings.
         kind: the class.
-        told: whether models are told token types.
+        told: whether models receive token types.
     """
     vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
@@ -438,7 +438,7 @@ def write_folder(
     if recipe.model:
         (folder / kind.file).write_bytes(recipe.model)
     else:
-        pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # added ones are behind
+        pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # excludes added tokens
         model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
         write_json(folder / COMPILED, {**recipe.compiled, "model": model})
     write_json(folder / SPECIAL, special)

@@ -1,4 +1,4 @@
-"""The ``tokenizer.json`` of a unigram tokenizer: what it says, in our own terms."""
+"""Read the ``tokenizer.json`` of a unigram tokenizer into our own types."""
 
 from base64 import b64decode
 from binascii import Error
@@ -33,16 +33,16 @@ _FORMS = [
 _SIMPLE: dict[str, Step] = {step.name: step for step in (LOWERCASE, STRIP_ACCENTS, NMT)}
 _SIMPLE |= {form.name: form for form in _FORMS}
 _SPACES = (" {2,}", "  +")
-"""Patterns of two or more spaces, the only ones that files have."""
-_MOST_TENS = 308
-"""The greatest power of ten that is a number of double precision."""
+"""The patterns for two or more spaces that occur in files."""
+_MAX_EXPONENT = 308
+"""Exponent of the largest power of ten in double precision."""
 
 
 def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
-    """Return the tokens in the order of their ids, and the logarithms of their probabilities.
+    """Return the tokens in the order of their ids, and their log-probabilities.
 
     Raises:
-        UserError: the file holds something else.
+        UserError: the file has invalid entries.
     """
     path = files.compiled_path
     model = compiled_part(files, "model", "Unigram")
@@ -66,33 +66,33 @@ def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
 
 
 def as_compiled(score: float) -> float:
-    """Return the number that the compiled reference reads for one of its file.
+    """Return a score of the file as the compiled reference parses it.
 
-    It divides the digits, as a whole number, by a power of ten, and so is off by the last bit for
-    one number in four. That decides between cuts that are equally likely, such as `00` `0` and
+    The reference divides the digits, as an integer, by a power of ten. So one number in four is off
+    by its last bit. That decides between segmentations of equal probability, such as `00` `0` and
     `0` `00`.
     """
     mantissa, _, exponent = repr(abs(score)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     number, power = float(int(whole + fraction)), int(exponent or 0) - len(fraction)
-    while power < -_MOST_TENS:
-        number, power = number / float(10**_MOST_TENS), power + _MOST_TENS
+    while power < -_MAX_EXPONENT:
+        number, power = number / float(10**_MAX_EXPONENT), power + _MAX_EXPONENT
     number = number * float(10**power) if power > 0 else number / float(10**-power)
     return copysign(number, score)
 
 
 def unknown_token(files: TokenizerFiles) -> str:
-    """Return the token that stands for unknown characters; see `read_scores`."""
+    """Return the unknown token; see `read_scores`."""
     model = compiled_part(files, "model", "Unigram")
     token: str = model["vocab"][model["unk_id"]][0]
     return token
 
 
 def read_rules(files: TokenizerFiles) -> Rules:
-    """Read how texts are split into words.
+    """Read the rules for splitting texts into words.
 
     Raises:
-        UserError: they are split in a way that is not supported.
+        UserError: the rules are not supported.
     """
     path, compiled = files.compiled_path, files.compiled
     steps: list[Step] = []
@@ -118,7 +118,7 @@ def read_rules(files: TokenizerFiles) -> Rules:
 
 
 def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:
-    """Yield a normalizer or pre-tokenizer, or in place of a sequence those in it."""
+    """Yield a normalizer or pre-tokenizer, or for a sequence, its elements."""
     if part is None:
         return
     if not isinstance(part, dict):
@@ -136,7 +136,7 @@ def read_step(path: Path, part: Mapping[str, Any]) -> Step:
     """Read one normalizer.
 
     Raises:
-        UserError: it is one that is not supported.
+        UserError: the normalizer is not supported.
     """
     kind = str(part.get("type"))
     if kind in _SIMPLE:
@@ -163,7 +163,7 @@ def read_step(path: Path, part: Mapping[str, Any]) -> Step:
 
 
 def _prefix(path: Path, part: Mapping[str, Any]) -> Prefix:
-    # The first releases said it by a switch.
+    # The first releases used a Boolean.
     switch = "always" if part.get("add_prefix_space", True) else "never"
     scheme: Prefix = part.get("prepend_scheme", switch)
     if scheme not in ("always", "first", "never"):

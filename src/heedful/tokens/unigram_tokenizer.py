@@ -1,4 +1,4 @@
-"""What the tokenizers by unigram models of SentencePiece have in common."""
+"""The base class of the tokenizers with SentencePiece unigram models."""
 
 import os
 from pathlib import Path
@@ -19,15 +19,16 @@ from heedful.tokens.unigram_folder import (
 
 
 class UnigramTokenizer(ModelTokenizer):
-    """A tokenizer that finds the likeliest pieces of a text.
+    """A tokenizer that finds the most probable pieces of a text.
 
     Args:
-        vocab_file: a file of SentencePiece, or what `from_pretrained` reads.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        vocab_file: a SentencePiece file, or the recipe that `from_pretrained` reads.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` removes spaces before English punctuation
+            by default.
 
     Raises:
-        UserError: a file is damaged, or lacks a special token.
+        UserError: a file is damaged or lacks a special token.
     """
 
     kind: ClassVar[UnigramKind]
@@ -62,12 +63,12 @@ class UnigramTokenizer(ModelTokenizer):
         revision: str | None,
         overrides: UnigramSettings,
     ) -> Self:
-        """Read the tokenizer of a model's folder.
+        """Load the tokenizer of a model folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            overrides: what wins over what the folder says.
+            overrides: settings that override the folder's settings.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -79,11 +80,11 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        tokenizer._read_types(files)
+        tokenizer._apply_token_types(files)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
-        """Write the file that it was read from, as it was, and what says how it is used."""
+        """Write the original model file unchanged, and the files with the settings."""
         settings = UnigramSettings(
             do_lower_case=None if self.kind.lowers is None else self.recipe.lowers,
             keep_accents=self.recipe.keeps_accents if self.kind.cleans else None,
@@ -93,5 +94,5 @@ class UnigramTokenizer(ModelTokenizer):
         write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
 
     def identity(self) -> list[Any]:
-        """Return all that decides ids, as plain values for JSON."""
+        """Return everything that affects token ids, as JSON-serializable values."""
         return self.recipe.identity()

@@ -1,4 +1,4 @@
-"""The tokens of a model in the order of their ids, special tokens among them, and their files."""
+"""A model's vocabulary, with its special tokens, and the files that store it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,30 +13,30 @@ MAX_VOCABULARY_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpecialTokens:
-    """Tokens that are matched whole, wherever they stand in a text."""
+    """Tokens that are matched whole anywhere in a text."""
 
     unk_token: str = "[UNK]"
-    """Stands for a word that cannot be put together from tokens."""
+    """Unknown token: replaces a word that no sequence of tokens spells."""
     sep_token: str = "[SEP]"
-    """Ends each sequence."""
+    """Separator: ends each sequence."""
     pad_token: str = "[PAD]"
-    """Fills a row up to the length of its batch."""
+    """Padding: fills a row up to the length of its batch."""
     cls_token: str = "[CLS]"
-    """Begins a row."""
+    """Classification token: begins a row."""
     mask_token: str = "[MASK]"
-    """Hides a token in pre-training. The only one that a vocabulary may lack."""
+    """Mask: hides a token in pre-training. The only named token that a vocabulary may lack."""
     additional_special_tokens: tuple[str, ...] = ()
-    """Further tokens that are never split."""
+    """Further special tokens, which are never split."""
     ordinary: tuple[str, ...] = ()
-    """Tokens that are never split, but are text like others."""
+    """Added tokens that are never split, but count as ordinary text."""
     lstrip: frozenset[str] = frozenset()
-    """Those of all these that take the white space before them with them."""
+    """Tokens that absorb the white space before them."""
     rstrip: frozenset[str] = frozenset()
-    """Those that take the white space behind them."""
+    """Tokens that absorb the white space after them."""
     single_word: frozenset[str] = frozenset()
-    """Those that are tokens only where no word touches them."""
+    """Tokens that match only as whole words."""
     normalized: frozenset[str] = frozenset()
-    """Those that are looked for when the others are found."""
+    """Tokens that are matched after the others, in the normalized text."""
 
     def __post_init__(self) -> None:
         for token in self.named().values():
@@ -45,14 +45,14 @@ class SpecialTokens:
             _check_special(token)
 
     def named(self) -> dict[str, str]:
-        """Return the special tokens that have a name (``"cls_token"``, ...), by name."""
+        """Return the named special tokens: name (``"cls_token"``, ...) -> token."""
         names = [field.name for field in fields(self) if field.type is str]
         return {name: getattr(self, name) for name in names}
 
 
 def _check_special(token: object) -> None:
     if not isinstance(token, str) or not token or any(character.isspace() for character in token):
-        # Text is cut at spaces before special tokens are looked for.
+        # Text is split at spaces before special tokens are matched.
         raise UserError(f"special token {token!r}: must be text without a space in it")
 
 
@@ -60,12 +60,12 @@ class Vocabulary:
     """Tokens and their ids.
 
     Args:
-        tokens: the tokens, in the order of their ids. An empty token takes an id and never
+        tokens: the tokens, in the order of their ids. An empty token takes up an id but never
             occurs in a text.
         special: the special tokens.
-        source: where the tokens are from, for messages.
-        added: how many at the end were added to the others: they are matched whole, and no word
-            is cut to them.
+        source: where the tokens come from, for messages.
+        added: number of added tokens at the end. They are matched whole, and words are never
+            split into them.
 
     Raises:
         UserError: a token occurs twice, or a special token is missing.
@@ -110,7 +110,7 @@ class Vocabulary:
         return len(self.tokens)
 
     def token(self, token_id: int) -> str:
-        """Return the token of an id.
+        """Return the token with an id.
 
         Raises:
             UserError: no token has that id.
@@ -122,30 +122,30 @@ class Vocabulary:
         return self.tokens[token_id]
 
     def base_tokens(self) -> Sequence[str]:
-        """Return the tokens that words are cut to: all but those that were added behind them."""
+        """Return the tokens that words are split into: all except the added tokens at the end."""
         return self.tokens[: len(self.tokens) - self.added]
 
     def base_ids(self) -> Mapping[str, int]:
-        """Return the ids of these."""
+        """Return the `base_tokens` with their ids."""
         return {token: self.ids[token] for token in self.base_tokens()} if self.added else self.ids
 
     def special_ids(self) -> dict[str, int]:
-        """Return each special token of this vocabulary and its id."""
+        """Return the special tokens of this vocabulary with their ids."""
         named = self.special.named().values()
         present = [*named, *self.special.additional_special_tokens]
         return {token: self.ids[token] for token in present if token in self.ids}
 
     def added_ids(self) -> dict[str, int]:
-        """Return each token that is never split and its id: special ones and others."""
+        """Return all tokens that are never split, special or not, with their ids."""
         return self.special_ids() | {token: self.ids[token] for token in self.special.ordinary}
 
 
 def read_tokens(path: Path) -> list[str]:
-    r"""Read a ``vocab.txt``: one token a line, lines ended by ``\n``, ``\r\n`` or ``\r``.
+    r"""Read a ``vocab.txt``: one token per line, with line ends ``\n``, ``\r\n`` or ``\r``.
 
-    Only the line end is taken off: blanks, and characters that Python counts as line ends but the
-    reference does not (U+0085, U+2028, ...), belong to the token. A last empty line is a token
-    only where the file has one after its last line end, as for the reference.
+    Only the line end is removed. Blanks belong to the token, and so do characters that are line
+    ends for Python but not for the reference (U+0085, U+2028, ...). As in the reference, the
+    empty string after the last line end is not a token, but an empty line before it is.
 
     Raises:
         UserError: the file is missing, larger than 64 MiB, or not UTF-8.
@@ -155,20 +155,20 @@ def read_tokens(path: Path) -> list[str]:
 
 
 def read_merges(path: Path) -> list[tuple[str, str]]:
-    """Read a ``merges.txt``: below a line with its version, two tokens a line.
+    """Read a ``merges.txt``: a line with the version, then two tokens per line.
 
     Raises:
         UserError: see `read_tokens`, or a line does not hold two tokens.
     """
     merges: list[tuple[str, str]] = []
-    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+    for line_number, line in enumerate(_read_text(path).split("\n"), start=1):
         line = line.removesuffix("\r")
-        if not line or (number == 1 and line.startswith("#version")):
+        if not line or (line_number == 1 and line.startswith("#version")):
             continue
         left, _, right = line.partition(" ")
         if not left or not right or " " in right:
             raise UserError(
-                f"{path}, line {number}: {line!r:.80} is not two tokens with a space between"
+                f"{path}, line {line_number}: {line!r:.80} is not two tokens with a space between"
             )
         merges.append((left, right))
     return merges
@@ -186,7 +186,7 @@ def read_ids(path: Path) -> dict[str, int]:
 
 
 def tokens_in_order(ids: Mapping[str, Any], *, source: str) -> list[str]:
-    """Return tokens in the order of their ids.
+    """Return the tokens in the order of their ids.
 
     Raises:
         UserError: the ids are not 0, 1 and so on, each once.
@@ -208,11 +208,11 @@ def _read_text(path: Path) -> str:
 
 
 def write_merges(path: Path, merges: Iterable[tuple[str, str]]) -> None:
-    """Write a ``merges.txt`` that the reference reads too."""
+    """Write a ``merges.txt`` that the reference can read."""
     lines = ["#version: 0.2", *(f"{left} {right}" for left, right in merges)]
     path.write_bytes("".join(f"{line}\n" for line in lines).encode("utf-8"))
 
 
 def write_tokens(path: Path, tokens: Iterable[str]) -> None:
-    """Write a ``vocab.txt`` that the reference reads too."""
+    """Write a ``vocab.txt`` that the reference can read."""
     path.write_bytes("".join(f"{token}\n" for token in tokens).encode("utf-8"))

@@ -1,4 +1,4 @@
-"""Texts -> token ids: greedy longest-match WordPiece (Devlin et al. 2019, Wu et al. 2016)."""
+"""WordPiece tokenization: greedy longest match first (Devlin et al. 2019, Wu et al. 2016)."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,25 +21,25 @@ from heedful.tokens.normalize import Normalizer
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
-if TYPE_CHECKING:  # numpy takes a while to be imported, and a few texts do without
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
     from heedful.tokens.bulk import BulkEncoder
 
 PREFIX = "##"
 MAX_WORD = 100
-"""Characters of the longest word that is taken apart; a longer one is unknown."""
+"""Characters of the longest word that is split into pieces; a longer word is unknown."""
 MAX_WORDS = 2**17
-"""Words that are remembered besides those that are tokens, before they are forgotten."""
+"""Number of words to cache, besides words that are tokens, before the cache is cleared."""
 _CHUNK = re.compile(r"[^ \n]+")
-"""What stands between spaces and line breaks."""
+"""A run of characters without spaces and line breaks."""
 
 
 class WordPiece(dict[str, tuple[int, ...]]):
-    """Word -> its token ids, worked out when first asked for. Forgetting changes no result.
+    """A cache from words to their token ids. Clearing it changes no result.
 
     Args:
-        ids: token -> id; tokens that begin with ``##`` go on inside a word.
-        unknown_id: the one id of a word that cannot be put together from tokens.
-        whole_words: words that are looked up whole, and unknown if they are not there.
+        ids: token -> id; tokens with the prefix ``##`` continue a word.
+        unknown_id: the single id of a word that no sequence of tokens spells.
+        whole_words: words that are never split; unknown if they are not in the vocabulary.
     """
 
     def __init__(
@@ -83,28 +83,28 @@ class WordPiece(dict[str, tuple[int, ...]]):
 
 
 def piece_ends(tokens: Sequence[str], word: str) -> list[int]:
-    """Return where in its word each token ends.
+    """Return the end of each token within its word.
 
-    A word of one token ends with it, also where that token is the unknown one.
+    A single token always ends at the end of the word, even if it is the unknown token.
     """
     if len(tokens) == 1:
         return [len(word)]
     ends, end = [], 0
-    for number, token in enumerate(tokens):
-        end += len(token) - (len(PREFIX) if number else 0)
+    for position, token in enumerate(tokens):
+        end += len(token) - (len(PREFIX) if position else 0)
         ends.append(end)
     return ends
 
 
 class WordPieceEncoder:
-    """Turns texts into ids.
+    """Converts texts to token ids.
 
-    A chunk is what stands between two spaces. Nothing that the reference does to a text reaches
-    across a space: words end there, special tokens hold none, and canonical order does not pass it.
+    A chunk is the text between two spaces. No step of the reference tokenizer crosses a space:
+    words end at spaces, special tokens contain none, and canonical ordering stops there.
 
     Args:
-        normalizer: text -> words; those that it never splits are looked up whole.
-        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+        normalizer: splits text into words; its ``never_split`` words are looked up whole.
+        vocabulary: the tokens. Special tokens are matched whole, before any other step.
     """
 
     writes_spaces: ClassVar[bool] = False
@@ -120,14 +120,15 @@ class WordPieceEncoder:
         self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
         self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
         self._vocabulary = vocabulary
-        # Arrays cut texts at ideographs, and know nothing of words that are told before the cut.
+        # The array encoder cuts texts at ideographs first, so it would cut inside special tokens
+        # with ideographs, and it has no support for words that are never split.
         pays = not normalizer.never_split and not any(
             ord(character) in IDEOGRAPHS for character in "".join(self._special)
         )
-        self._bulk = LateBulk(self._made_bulk, pays=pays)
+        self._bulk = LateBulk(self._build_bulk, pays=pays)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text."""
+        """Return the token ids of each text."""
         pieces = self._bulk.encode(texts, located=False)
         return self._plain_ids(texts) if pieces is None else pieces.id_lists()
 
@@ -137,11 +138,11 @@ class WordPieceEncoder:
         return self._plain(texts, located) if pieces is None else pieces
 
     def check_words(self) -> None:
-        """Do nothing: texts can be given as words."""
+        """Do nothing: this encoder accepts texts that are split into words."""
 
     def pieces(self, text: str) -> Pieces:
-        """Return the ids of a text, the slice that each came from, and the word it is of."""
-        # Matched rather than split at spaces, of which a text may have a million.
+        """Return the token ids of a text, with the offsets and the word index of each."""
+        # Match chunks rather than split at spaces: a text may hold a million spaces.
         chunks = list(_CHUNK.finditer(text))
         if not chunks:
             return Pieces(ids=[], offsets=[], words=[])
@@ -149,22 +150,22 @@ class WordPieceEncoder:
         return pieces_of_chunks(pieces, (chunk.start() for chunk in chunks))
 
     def continues_word(self, token: str) -> bool:
-        """Tell whether a token goes on with the word before it."""
+        """Return whether a token continues the word before it."""
         return token.startswith(PREFIX)
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
-        """Join tokens by spaces, pieces to their words, most punctuation to what it follows."""
+        """Join tokens with spaces. No space precedes a ``##`` piece or most punctuation."""
         text = []
-        for number, token in enumerate(tokens):
+        for position, token in enumerate(tokens):
             if token.startswith(PREFIX):
-                token = token.removeprefix(PREFIX) if number or not mark else token
-            elif number:
+                token = token.removeprefix(PREFIX) if position or not mark else token
+            elif position:
                 token = f" {token}"
-            # Token by token, as the reference does, so that only a token's own start is closed up.
+            # Like the reference, tidy each token separately, so that only its own spaces go.
             text.append(tidy(token))
         return "".join(text)
 
-    def _made_bulk(self) -> "BulkEncoder":
+    def _build_bulk(self) -> "BulkEncoder":
         from heedful.tokens.bulk import BulkEncoder
         from heedful.tokens.wordpiece_bulk import WordPieceSplitter
 
@@ -178,7 +179,7 @@ class WordPieceEncoder:
         )
 
     def _plain(self, texts: Sequence[str], located: bool) -> PieceLists:
-        """Return the pieces of all texts, encoded one by one."""
+        """Return the pieces of all texts, encoding one text at a time."""
         if not located:
             return PieceLists.of(self._plain_ids(texts))
         pieces = [self.pieces(text) for text in texts]
@@ -187,7 +188,7 @@ class WordPieceEncoder:
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
         ids = self._chunk_ids.__getitem__
         return [
-            # A line break is a space too, and cutting there makes for chunks that come again.
+            # A line break is a space too. Splitting at it yields chunks that recur more often.
             list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
             for text in texts
         ]
@@ -209,21 +210,23 @@ class WordPieceEncoder:
         begins: list[int] = []
         ends: list[int] = []
         words: list[int] = []
-        count = 0
+        word_count = 0
         for word_ids, word, sources in self._sourced_words(chunk):
             begin = 0
             for end in piece_ends([self._tokens[token_id] for token_id in word_ids], word):
-                # Canonical order may have put a character before one that stood to its left.
+                # Canonical ordering may have swapped characters, so sources may not ascend.
                 begins.append(min(sources[begin:end]))
                 ends.append(max(sources[begin:end]) + 1)
                 begin = end
             ids += word_ids
-            words += [count] * len(word_ids)
-            count += 1
-        return ChunkPieces(tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), count)
+            words += [word_count] * len(word_ids)
+            word_count += 1
+        return ChunkPieces(
+            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
+        )
 
     def _sourced_words(self, chunk: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
-        """Yield the ids, the text, and the places of the characters of each word of a chunk."""
+        """Yield the token ids, the text and the character positions of each word of a chunk."""
         start = 0
         for part, special in special_parts(chunk, self._pattern):
             if special:

@@ -1,4 +1,4 @@
-"""The words that WordPiece sees, told apart by array operations on bytes (`symbols.py`)."""
+"""Split texts into WordPiece's words with array operations on byte symbols (`symbols.py`)."""
 
 import re
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ _SPACES = (" ", "\n")
 
 
 class WordPieceSplitter:
-    """Tells words, punctuation marks and ideographs.
+    """Splits texts into words, punctuation marks and ideographs.
 
-    A chunk with anything unusual is hard: with a special token, with a character that becomes two
-    or none, with a word of more than 16 letters.
+    A chunk with anything unusual is hard: a special token, a character that normalizes to none or
+    several, or a word of more than 16 letters.
 
     Args:
-        normalizer: what becomes of characters; it splits every word.
-        vocabulary: the tokens. Special ones are matched whole, before anything else is done.
+        normalizer: normalizes characters. Its ``never_split`` must be empty.
+        vocabulary: the tokens. Special tokens are matched whole, before any other step.
     """
 
     separator = " "
@@ -39,7 +39,7 @@ class WordPieceSplitter:
         self._vocabulary = vocabulary
 
     def lexicon(self) -> Lexicon:
-        """Make the lexicon of these words."""
+        """Build the lexicon of the words."""
         unknown_id = self._vocabulary.ids[self._vocabulary.special.unk_token]
         return longest_lexicon(self._tokens, self._symbols.letters, unknown_id)
 
@@ -73,19 +73,19 @@ class WordPieceSplitter:
     def _hard(
         self, text: str, symbols: NDArray[np.uint8], starts: Indices, sizes: Indices
     ) -> Indices:
-        """Return places of a text of which arrays do not know how to treat the chunk."""
+        """Return positions in the hard chunks of a text."""
         hard = symbols == HARD
-        places = [np.flatnonzero(hard)] if hard.any() else []
+        positions = [np.flatnonzero(hard)] if hard.any() else []
         if (sizes > MAX_LETTERS).any():
-            places.append(starts[sizes > MAX_LETTERS])
-        # Looking for a character is much faster than looking for a token.
+            positions.append(starts[sizes > MAX_LETTERS])
+        # Searching for a first character is much faster than searching for a token.
         if any(character in text for character in self._special_starts):
-            places += [
+            positions += [
                 np.array([match.start() for match in re.finditer(re.escape(token), text)])
                 for token in self._special_tokens
                 if token in text
             ]
-        return np.concatenate(places) if places else np.zeros(0, np.int64)
+        return np.concatenate(positions) if positions else np.zeros(0, np.int64)
 
 
 def _last_space(text: str, low: int, high: int) -> int:
@@ -93,7 +93,7 @@ def _last_space(text: str, low: int, high: int) -> int:
 
 
 def _words(symbols: NDArray[np.uint8]) -> tuple[Indices, Indices]:
-    """Return where each word starts, and its size. The first and the last symbol are spaces."""
+    """Return the start and size of each word. The first and the last symbol are spaces."""
     is_letter, is_single = symbols < SPACE, symbols > SPACE
     starts = np.flatnonzero((is_letter[1:] > is_letter[:-1]) | is_single[1:]) + 1
     ends = np.flatnonzero((is_letter[:-1] > is_letter[1:]) | is_single[:-1]) + 1

@@ -1,4 +1,4 @@
-"""The folder of a WordPiece tokenizer: read what others wrote, write what they read."""
+"""Read and write the folder of a WordPiece tokenizer, compatible with other libraries."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,30 +33,30 @@ from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
 VOCABULARY = "vocab.txt"
 FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
-"""What `write_folder` writes."""
+"""The files that `write_folder` writes."""
 
 
 _SPECIAL = SpecialTokens()
 _SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
-"""What added tokens may ask for."""
+"""The matching options of added tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordPieceKind:
-    """What tells apart the reference's classes that cut words as BERT does."""
+    """The differences between the reference's classes of WordPiece tokenizers."""
 
     name: str
-    """The class, in folders also with ``Fast`` behind it."""
+    """The class name. Folders may add the suffix ``Fast``."""
     token_types: bool = True
-    """Whether calls return token types unless told otherwise."""
+    """Whether calls return token types by default."""
     special: SpecialTokens = _SPECIAL
-    """The special tokens of a folder that does not say others."""
+    """The default special tokens of a folder."""
     separators: int = 1
-    """How many special tokens stand between the texts of a pair."""
+    """Number of special tokens between the texts of a pair."""
     second_type: int = 1
     """Token type of a second text."""
     refused: tuple[str, ...] = _SWITCHES
-    """What an added token may not ask for."""
+    """The options that must be off for added tokens."""
 
 
 BERT = WordPieceKind(name="BertTokenizer")
@@ -77,21 +77,21 @@ MPNET = WordPieceKind(
     refused=("rstrip", "single_word"),
 )
 _LIKE_BERT = (BERT.name, DISTILBERT.name, ELECTRA.name)
-"""Each reads the folders of the others, since ids are the same."""
+"""Classes that read each other's folders, since their ids are the same."""
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "do_basic_tokenize": (True,),
     "wordpieces_prefix": (PREFIX,),
     "clean_text": (True,),
 }
-"""Keys of the reference that change ids, and the values that are supported."""
+"""Configuration keys of the reference that affect ids, with the supported values."""
 
 _COMPILED_KEYS = {
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-"""What the switches are called in ``tokenizer.json``."""
+"""Setting -> its name in ``tokenizer.json``."""
 
 _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     "model": {
@@ -103,12 +103,12 @@ _FIXED_COMPILED: dict[str, dict[str, tuple[Any, ...]]] = {
     "pre_tokenizer": {"type": ("BertPreTokenizer",)},
     "post_processor": {"type": ("TemplateProcessing", "BertProcessing", "RobertaProcessing")},
 }
-"""What ``tokenizer.json`` may say where it says anything."""
+"""The supported values in ``tokenizer.json``, if present."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WordPieceSettings:
-    """What besides the vocabulary decides ids and text. ``None`` where the folder does not say."""
+    """Settings besides the vocabulary that affect ids and text. ``None`` means unspecified."""
 
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
@@ -121,16 +121,16 @@ class WordPieceSettings:
 def read_settings(
     files: TokenizerFiles, kind: WordPieceKind, overrides: WordPieceSettings
 ) -> WordPieceSettings:
-    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json`` where that is there.
+    """Read ``tokenizer_config.json``, and check it against ``tokenizer.json``, if present.
 
     Args:
-        files: what the folder's files say.
-        kind: the class that reads them.
-        overrides: what the user says, which wins over what the files say.
+        files: the contents of the folder's files.
+        kind: the class that reads the files.
+        overrides: the user's settings, which override the files.
 
     Raises:
-        UserError: a value is of the wrong type or is not supported, or the files differ
-            in what decides ids.
+        UserError: a value has the wrong type or is not supported, or the files differ in a
+            setting that affects ids.
     """
     check_config(files, _LIKE_BERT if kind.name in _LIKE_BERT else (kind.name,), _FIXED)
     check_parts(files, _FIXED_COMPILED)
@@ -141,10 +141,10 @@ def read_settings(
     if values["model_max_length"] is None:
         values["model_max_length"] = read_max_length(files)
     if values["clean_up_tokenization_spaces"] is None:
-        # What is not said means something else to the reference where it reads tokenizer.json.
+        # The reference's default is different when it reads tokenizer.json.
         default = False if files.compiled else None
-        said = typed(path, config, "clean_up_tokenization_spaces", (bool,))
-        values["clean_up_tokenization_spaces"] = default if said is None else said
+        value = typed(path, config, "clean_up_tokenization_spaces", (bool,))
+        values["clean_up_tokenization_spaces"] = default if value is None else value
     compiled = compiled_part(files, "normalizer", "BertNormalizer")
     for key, compiled_key in _COMPILED_KEYS.items():
         if values[key] is None:
@@ -153,10 +153,10 @@ def read_settings(
 
 
 def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
-    """Read ``vocab.txt`` and the special tokens; see `read_special`.
+    """Read ``vocab.txt`` and the special tokens.
 
     Raises:
-        UserError: a file is missing or damaged, or see there.
+        UserError: a file is missing or damaged; or see `read_special`.
     """
     vocabulary = read_special(
         files,
@@ -166,14 +166,14 @@ def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
         refused=kind.refused,
     )
     path, unknown = files.compiled_path, vocabulary.special.unk_token
-    told = typed(path, compiled_part(files, "model", "WordPiece"), "unk_token", (str,))
-    if told not in (None, unknown):
-        raise UserError(f"{path}: its unknown token is {told!r}, not {unknown!r}")
+    compiled_unknown = typed(path, compiled_part(files, "model", "WordPiece"), "unk_token", (str,))
+    if compiled_unknown not in (None, unknown):
+        raise UserError(f"{path}: its unknown token is {compiled_unknown!r}, not {unknown!r}")
     return vocabulary
 
 
 def _tokens(files: TokenizerFiles) -> list[str]:
-    """Return the tokens of ``vocab.txt``, or of ``tokenizer.json``, which has to have the same."""
+    """Return the tokens of ``vocab.txt`` or ``tokenizer.json``, which must agree."""
     path, model = files.compiled_path, compiled_part(files, "model", "WordPiece")
     ids = compiled_tokens(files, model)
     if not ids or (files.folder / VOCABULARY).is_file():
@@ -197,14 +197,14 @@ def write_folder(
     *,
     told: bool,
 ) -> None:
-    """Write a tokenizer's files so that the reference reads the same tokenizer from them.
+    """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
     Args:
-        folder: where they go.
+        folder: the folder for the files.
         kind: the class.
         vocabulary: the tokens.
-        settings: what else decides ids and text.
-        told: whether models are told token types.
+        settings: other settings that affect ids and text.
+        told: whether models receive token types.
     """
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)

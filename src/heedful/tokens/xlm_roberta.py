@@ -1,4 +1,4 @@
-"""XLM-RoBERTa's tokenizer: the likeliest pieces of a text in any of 100 languages."""
+"""XLM-RoBERTa's tokenizer: a unigram model for text in 100 languages."""
 
 import os
 from typing import Self
@@ -8,20 +8,20 @@ from heedful.tokens.unigram_tokenizer import UnigramTokenizer
 
 
 class XLMRobertaTokenizer(UnigramTokenizer):
-    """Text to token ids with exact offsets, and back, as ``XLMRobertaTokenizerFast`` does it.
+    """Converts text to token ids with exact offsets, and back, like ``XLMRobertaTokenizerFast``.
 
-    Its ids are those of fairseq: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` come first, then the
-    pieces of SentencePiece from the fourth on, and ``<mask>`` last. See `ModelTokenizer` for the
-    few differences, and one more: characters that are dropped at the start of a text move no
-    offsets.
+    The ids are those of fairseq: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` come first, then the
+    SentencePiece pieces from the fourth on, then ``<mask>``. `ModelTokenizer` lists the few
+    differences. One more: characters that are dropped at the start of a text do not shift offsets.
 
     Args:
-        vocab_file: a ``sentencepiece.bpe.model``, or what `from_pretrained` reads.
-        model_max_length: the longest row the model takes, in tokens; None if not known.
-        clean_up_tokenization_spaces: whether `decode` tidies English punctuation by default.
+        vocab_file: a ``sentencepiece.bpe.model``, or the recipe that `from_pretrained` reads.
+        model_max_length: the model's maximum sequence length in tokens; None if unknown.
+        clean_up_tokenization_spaces: whether `decode` removes spaces before English punctuation
+            by default.
 
     Raises:
-        UserError: a file is damaged, or lacks a special token.
+        UserError: a file is damaged or lacks a special token.
     """
 
     kind = XLM_ROBERTA
@@ -35,12 +35,13 @@ class XLMRobertaTokenizer(UnigramTokenizer):
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
     ) -> Self:
-        """Read the tokenizer of a model's folder.
+        """Load the tokenizer of a model folder.
 
         Args:
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
-            model_max_length: see the class. This and what follows wins over what the folder says.
+            model_max_length: see the class. This and the following argument override the folder's
+                settings.
             clean_up_tokenization_spaces: see the class.
 
         Raises:

@@ -1,57 +1,58 @@
-"""What is kept in memory between steps and batches: freed buffers, and compiled kernels."""
+"""Memory kept between steps and batches: freed buffers and compiled kernels."""
 
 import ctypes
 import os
 import sys
 from collections.abc import Callable
 
-# <malloc.h>: how much free memory at the top of the heap is given back to the system, from which
-# size a block has a mapping of its own, and how many may have one. (That size cannot be raised
-# above 32 MiB, which the gradient of a vocabulary exceeds.)
+# Options of <malloc.h>: the amount of free memory at the top of the heap above which it is returned
+# to the system, the size from which a block gets its own mapping, and the maximum number of such
+# blocks. (That size cannot exceed 32 MiB, and the gradient of a vocabulary is larger.)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 _KEPT_BYTES, _RETURNED_BYTES = 2**31 - 1, 2**21
-_MAPPINGS = 2**16  # as many as by itself
+_MAPPINGS = 2**16  # glibc's default
 
 _CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""Environment variables: how many compiled kernels oneDNN keeps, and how many torch keeps of it."""
+"""Environment variables for the size of oneDNN's kernel cache and of torch's cache of the same
+kernels."""
 
 
 def keep_few_kernels(kernels: int) -> None:
-    """Keep fewer compiled kernels than by default; what the user has set stays.
+    """Cache fewer compiled kernels than by default, unless the user has set a number.
 
-    oneDNN compiles a kernel for each shape of a product, some 0.7 MiB and 1 ms each, and by default
-    torch keeps two times 1,024 of them: more than a GiB after some hundred batches. Call this
-    before the first product; later it has no effect.
+    oneDNN compiles a kernel for each matrix shape, which takes about 0.7 MiB and 1 ms. By default
+    torch keeps twice 1,024 of them: more than a GiB after a few hundred batches. Call this before
+    the first matrix product; later it has no effect.
     """
     for name in _CACHES:
         os.environ.setdefault(name, str(kernels))
 
 
 def use_huge_pages() -> None:
-    """Have torch ask for pages of 2 MiB for its big tensors; what the user has set stays.
+    """Make torch use 2 MiB pages for big tensors, unless the user has set this.
 
-    Memory that is handed back and taken again costs a page fault for each page. Call this before
-    the first tensor; later it has no effect.
+    Memory that is returned and allocated again costs a page fault per page. Call this before the
+    first tensor; later it has no effect.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def keep_big_buffers() -> bool:
-    """Ask the C allocator to keep freed memory instead of handing it back at every step.
+    """Ask the C allocator to keep freed memory instead of returning it at every step.
 
-    glibc gives a large block a mapping of its own and takes the mapping away when it is freed, so
-    every step pays a page fault for each 4 KiB of its activations and gradients. Returns whether
-    the allocator took the hint.
+    glibc gives each large block its own mapping and unmaps it when it is freed. So every step pays
+    a page fault for each 4 KiB of its activations and gradients. Returns whether the allocator
+    accepted the options.
     """
     return _tell_allocator({_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: _KEPT_BYTES})
 
 
 def return_big_buffers() -> bool:
-    """Ask the C allocator to hand freed memory back at once, however often that happens.
+    """Ask the C allocator to return freed memory immediately, however often that happens.
 
-    By itself glibc learns to keep blocks of up to 32 MiB on its heaps, whose holes then come to
-    more than what training with gradient checkpointing has in use. Returns whether the allocator
-    took the hint.
+    By default glibc adapts and keeps blocks of up to 32 MiB on its heaps. The holes in these heaps
+    then take more memory than training with gradient checkpointing uses. Returns whether the
+    allocator accepted the options.
     """
     return _tell_allocator(
         {
@@ -63,11 +64,11 @@ def return_big_buffers() -> bool:
 
 
 def return_free_memory() -> None:
-    """Have the C allocator hand back what is free on its heaps just now.
+    """Make the C allocator return the memory that is free on its heaps now.
 
-    Batches of ever other shapes leave holes between the buffers that it keeps, some of which fit
-    nothing again: without this, training at batches of many lengths holds several times what a
-    step needs, and more the longer it runs.
+    Batches of varying shapes fragment the heap: some holes between the kept buffers never fit
+    anything again. Without this, training with many batch lengths holds several times the memory of
+    a step, and more the longer it runs.
     """
     if trim := _allocator("malloc_trim"):
         trim(0)
@@ -79,7 +80,7 @@ def _tell_allocator(options: dict[int, int]) -> bool:
 
 
 def _allocator(function: str) -> Callable[..., int] | None:
-    """Return a function of glibc, or None where that is not what we run on."""
+    """Return a function of glibc; None on a system without glibc."""
     if not sys.platform.startswith("linux"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What this machine computes on, and in which precision."""
+"""Choice of the device and of the precision."""
 
 import os
 from dataclasses import dataclass
@@ -19,42 +19,42 @@ from heedful.training.allocator import (
 )
 
 if hasattr(os, "register_at_fork"):  # all but Windows
-    # The threads of OpenMP are not in a process that is forked: it would wait for them for ever.
+    # A forked process has no OpenMP threads, so it would wait for them forever.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 _KERNELS = 64
-"""Those of a step: the next one has nearly always another number of tokens."""
+"""Number of cached kernels, enough for one step: the next one nearly always has another shape."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Precision:
-    """The number format of matrix products; weights and optimizer state stay fp32 in training."""
+    """The dtype of matrix products; weights and optimizer state stay in fp32 during training."""
 
     dtype: torch.dtype
     reason: str
-    """Why this one, in words for the user."""
+    """Why this precision was chosen, as text for the user."""
     int8: bool = False
-    """Whether products with weights are of whole numbers of 8 bits; ``dtype`` is of all else."""
+    """Whether products with weights use 8-bit integers; ``dtype`` holds for everything else."""
     tf32: bool = False
-    """Whether products of float32 read 10 bits of each fraction."""
+    """Whether float32 products use TF32, with 10 bits of mantissa."""
 
     @property
     def name(self) -> str:
-        """Its name for the user."""
+        """Name of the precision for the user."""
         if self.int8 or self.tf32:
             return "int8" if self.int8 else "tf32"
         return str(self.dtype).removeprefix("torch.")
 
     @property
     def mixed(self) -> bool:
-        """Whether matrix products run in a narrower format than the weights."""
+        """Whether matrix products run in lower precision than the weights."""
         return self.dtype is not torch.float32
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """Pick the device: a named one, or with ``auto`` the first GPU, else the CPU.
+    """Return the named device; with ``auto`` the first GPU, or else the CPU.
 
     Raises:
         UserError: the name is not a device, or this machine has no such device.
@@ -75,11 +75,11 @@ def choose_device(name: str = "auto") -> torch.device:
 
 
 def bf16_products(device: torch.device) -> tuple[bool, str]:
-    """Tell whether the device multiplies bf16 matrices in hardware, and how it was decided."""
+    """Return whether the device multiplies bf16 matrices in hardware, and the reason."""
     if device.type == "cuda":
         native = torch.cuda.get_device_capability(device) >= (8, 0)
         return native, f"{torch.cuda.get_device_name(device)}"
-    # An AVX-512 machine without these instructions would emulate: peers measured 0.01 times fp32.
+    # AVX-512 without these instructions would emulate bf16: others measured 0.01 times fp32 speed.
     if torch.cpu._is_amx_tile_supported():
         return True, "the CPU has AMX bf16 instructions"
     if torch.cpu._is_avx512_bf16_supported():
@@ -88,7 +88,7 @@ def bf16_products(device: torch.device) -> tuple[bool, str]:
 
 
 def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
-    """Pick the precision: ``auto`` takes bf16 where it is computed in hardware, else fp32.
+    """Return the precision; ``auto`` is bf16 if the hardware supports it, else fp32.
 
     Raises:
         UserError: the precision is unknown, or would be emulated on this device.
@@ -103,7 +103,7 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
         raise unknown_name("precision", name, ["auto", *DTYPES, "tf32"])
     native, why = bf16_products(device)
     if name == "tf32":
-        if device.type != "cuda" or not native:  # both came with the same generation
+        if device.type != "cuda" or not native:  # tf32 and bf16 came with the same GPU generation
             lacking = f": {why}" if device.type == "cuda" else ""
             raise UserError(f"precision tf32 needs a GPU that has it{lacking}; give fp32 or auto")
         return Precision(dtype=torch.float32, reason=why, tf32=True)
@@ -115,51 +115,51 @@ def choose_precision(name: PrecisionName, device: torch.device) -> Precision:
 
 
 def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Precision:
-    """Pick the precision of answers: as `choose_precision` does, or int8 where it is asked for.
+    """Return the precision of predictions: as `choose_precision`, or int8 on request.
 
     Raises:
         UserError: the precision is unknown, or would be emulated or wrong on this device.
     """
     if name != "int8":
         return choose_precision(name, device)
-    there, why = int8.products(device)
-    if not there:
+    supported, why = int8.products(device)
+    if not supported:
         raise UserError(f"precision int8 refused: {why}; give --precision auto or fp32")
     return Precision(dtype=torch.float32, reason=why, int8=True)
 
 
 def in_precision(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
-    """Move a model, in place, to a device and into the format that it answers in.
+    """Move a model, in place, to a device and a dtype for predictions.
 
     Its `wide_layers` stay in float32.
     """
-    kept = [(p, p.data) for m in wide_layers(model) for p in m.parameters(recurse=False)]
+    wide_weights = [(p, p.data) for m in wide_layers(model) for p in m.parameters(recurse=False)]
     model.to(device=device, dtype=dtype)
-    for parameter, values in kept:
+    for parameter, values in wide_weights:
         parameter.data = values.to(device=device, dtype=torch.promote_types(dtype, torch.float32))
     return model
 
 
 def prepare_products(precision: Precision) -> None:
-    """Let products of float32 be TF32, if that is the precision: from now on in all this process.
+    """Enable TF32 for float32 products if that is the precision, for the whole process.
 
-    Elsewhere torch computes them in whole, unless the user's own code said otherwise.
+    Otherwise torch computes them in full float32, unless the user's own code has set this.
     """
     if precision.tf32:
         torch.set_float32_matmul_precision("high")
 
 
 def prepare_device(settings: TrainSettings) -> torch.device:
-    """Pick the device to train on, and how it multiplies; say what is kept in memory.
+    """Return the device to train on; set up matrix products and the allocator.
 
-    See ``allocator.py``.
+    For the allocator, see ``allocator.py``.
 
     Raises:
         UserError: see `choose_device` and `choose_precision`.
     """
     keep_few_kernels(_KERNELS)
     device = choose_device(settings.device)
-    # One that cannot be had is refused now.
+    # Raises an error now if the precision is not available.
     prepare_products(choose_precision(settings.precision, device))
     if settings.gradient_checkpointing or settings.shard:  # memory is dearer than time
         use_huge_pages()

@@ -1,4 +1,4 @@
-"""Whether several machines share a disk: what one of them writes, the others go on from."""
+"""Check that all machines share a disk: the other ranks read the files that the first writes."""
 
 import os
 import platform
@@ -13,26 +13,26 @@ import torch.distributed as dist
 from heedful.training import ranks
 
 _PATIENCE = 30.0
-"""Seconds that a file may take to appear on other machines."""
+"""Seconds until a file must be visible on other machines."""
 
 
 def check_shared(folder: Path) -> None:
-    """Check that all processes see the same folder, which is there.
+    """Check that all ranks see the same existing folder.
 
     Raises:
-        UserError: naming one that does not see it.
+        UserError: a rank does not see it; the error names the rank.
     """
     if ranks.size() == 1:
         return
-    mark: list[str] = [f".shared.{uuid4().hex}.partial"]
-    dist.broadcast_object_list(mark, 0)
+    marker: list[str] = [f".shared.{uuid4().hex}.partial"]
+    dist.broadcast_object_list(marker, 0)
     if ranks.is_first():
-        (folder / mark[0]).touch()
+        (folder / marker[0]).touch()
     ranks.barrier()
     everyone: list[Any] = [None] * ranks.size()
-    dist.all_gather_object(everyone, (platform.node(), _appears(folder / mark[0])))
+    dist.all_gather_object(everyone, (platform.node(), _appears(folder / marker[0])))
     if ranks.is_first():
-        (folder / mark[0]).unlink()
+        (folder / marker[0]).unlink()
     for number, (node, seen) in enumerate(everyone):
         if not seen:
             raise ranks.SharedError(
@@ -42,13 +42,13 @@ def check_shared(folder: Path) -> None:
 
 
 def _appears(path: Path) -> bool:
-    """Tell whether a file is there within the time that a network's disk may keep an old list."""
-    end = time.monotonic() + _PATIENCE
+    """Return whether a file appears before a network disk's cached listing expires."""
+    deadline = time.monotonic() + _PATIENCE
     while not path.is_file():
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.5)
         for folder in (path.parent.parent, path.parent):
             with suppress(OSError):
-                os.listdir(folder)  # has a network's disk look again
+                os.listdir(folder)  # makes a network disk refresh its listing
     return True

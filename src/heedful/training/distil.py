@@ -1,7 +1,7 @@
-"""``--teacher``: learn what a finished run says, beside the labels (Hinton et al. 2015).
+"""``--teacher``: distill a finished run, in addition to the labels (Hinton et al. 2015).
 
-The loss is (1 - w) x that of the labels + w x that of the teacher's answers + h x that of the last
-hidden states, each a mean of its own count (Sanh et al. 2019, section 3).
+The loss is (1 - w) x label loss + w x distillation loss + h x hidden-state loss, each a mean over
+its own count (Sanh et al. 2019, section 3).
 
 Shapes: N examples of a batch, T tokens of an example, D model width.
 """
@@ -37,52 +37,60 @@ from heedful.training.gradients import ModelInputs
 TEMPERATURE = 2.0
 WEIGHT = 0.5
 
-_SAME = ("pairs", "multi_label", "scheme", "label_pieces", "choices", "pooling", "objective")
-"""What a teacher's run must have decided as the student's does, where both decide it."""
+_MATCHING_FIELDS = (
+    "pairs",
+    "multi_label",
+    "scheme",
+    "label_pieces",
+    "choices",
+    "pooling",
+    "objective",
+)
+"""Task fields that must be equal for the teacher and the student if both have them."""
 
 _FROM_SCRATCH = ("arch", "preset", "vocabulary", "vocab_size", "separate_vocabularies", "pre_norm")
-"""Options that say what a model from scratch is."""
+"""Options that define a model trained from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Distillation:
-    """A task that is learnt from its labels and from a teacher."""
+    """A task whose training targets are its labels and a teacher's outputs."""
 
     task: AnyTask
     teacher: Model
-    """In evaluation mode, and on the device and in the format to compute with."""
+    """The teacher, in evaluation mode, on the training device and in the dtype of the products."""
     temperature: float = TEMPERATURE
     weight: float = WEIGHT
-    """Of the teacher's answers; the labels have the rest."""
+    """Weight w of the distillation loss; the label loss has weight 1 - w."""
     hidden_weight: float = 0.0
-    """Of the last hidden states, in addition."""
+    """Weight h of the hidden-state loss."""
     position_shift: int = 0
-    """How far the teacher's first position is beyond the student's."""
+    """Offset of the teacher's first position id from the student's."""
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sums of the labels' losses, of the lessons', and of the hidden states'."""
-        student = _Watched(forward, hidden=self.hidden_weight > 0)
-        truth = self.task.loss(student, batch).reshape(-1)
+        """Return the summed label losses, distillation losses and hidden-state loss."""
+        student = _Recording(forward, hidden=self.hidden_weight > 0)
+        label_losses = self.task.loss(student, batch).reshape(-1)
         with torch.no_grad():
-            told = self.teacher(**self._as_the_teacher_counts(student.inputs))
-        sums = [(1 - self.weight) * truth]
+            teacher_output = self.teacher(**self._with_teacher_positions(student.inputs))
+        sums = [(1 - self.weight) * label_losses]
         for lesson in self.task.lessons(batch):
-            total = lesson.loss(student.output, told, self.temperature)
+            total = lesson.loss(student.output, teacher_output, self.temperature)
             sums.append(self.weight * total.reshape(1))
         if self.hidden_weight:
-            distance = _hidden_distance(student, told)
+            distance = _hidden_distance(student, teacher_output)
             sums.append(self.hidden_weight * distance.reshape(1))
-        return torch.cat([part.to(truth.dtype) for part in sums])
+        return torch.cat([each.to(label_losses.dtype) for each in sums])
 
-    def _as_the_teacher_counts(self, inputs: ModelInputs) -> ModelInputs:
-        """Return inputs with positions, where they say some, from the teacher's first one on."""
+    def _with_teacher_positions(self, inputs: ModelInputs) -> ModelInputs:
+        """Return the inputs with any position ids shifted to the teacher's first position."""
         positions = inputs.get("position_ids")
         if positions is None or not self.position_shift:
             return inputs
         return {**inputs, "position_ids": positions + self.position_shift}
 
     def count(self, batch: Batch) -> Tensor:
-        """Return what each of them is divided by."""
+        """Return the divisor of each summed loss."""
         counts = torch.as_tensor(self.task.count(batch)).double().reshape(-1).tolist()
         counts += [lesson.count for lesson in self.task.lessons(batch)]
         if self.hidden_weight:
@@ -91,12 +99,12 @@ class Distillation:
         return torch.tensor(counts, dtype=torch.float64, device=device)
 
 
-class _Watched:
-    """A model that keeps what it was last given and what it returned.
+class _Recording:
+    """A model that records its last inputs and output.
 
     Args:
-        forward: the model, or what calls it.
-        hidden: whether it is to return its hidden states, too.
+        forward: the model, or a function that calls it.
+        hidden: whether to return hidden states too.
     """
 
     def __init__(self, forward: Forward, *, hidden: bool) -> None:
@@ -113,24 +121,26 @@ class _Watched:
         return self.output
 
 
-def _hidden_distance(student: _Watched, told: Any) -> Tensor:
-    """Return the sum over the tokens of 1 - the cosine of both last hidden states."""
-    rows, right = student.output.hidden_states[-1], told.hidden_states[-1]  # (N, T, D)
+def _hidden_distance(student: _Recording, teacher_output: Any) -> Tensor:
+    """Return the cosine distance of the last hidden states, summed over the tokens."""
+    # Each of shape (N, T, D).
+    states, targets = student.output.hidden_states[-1], teacher_output.hidden_states[-1]
     mask = student.inputs.get("attention_mask")
     if mask is not None:
-        real = on_host(mask).bool()
-        if real.numel() != rows.shape[0] * rows.shape[1]:
-            real = real.any(1)  # a row a query: padding is what none attends to
-        tokens = where_true(real, rows.device)
-        rows, right = (states.flatten(0, 1).index_select(0, tokens) for states in (rows, right))
-    return losses.cosine_distance(rows.flatten(0, -2), right.flatten(0, -2))[0]
+        is_token = on_host(mask).bool()
+        if is_token.numel() != states.shape[0] * states.shape[1]:
+            # One row per query: padding is a key that no query attends to.
+            is_token = is_token.any(1)
+        tokens = where_true(is_token, states.device)
+        states, targets = (each.flatten(0, 1).index_select(0, tokens) for each in (states, targets))
+    return losses.cosine_distance(states.flatten(0, -2), targets.flatten(0, -2))[0]
 
 
 def teacher_record(settings: TeacherSettings, task: str) -> RunRecord | None:
-    """Return what the teacher's run says of itself; None where there is no teacher.
+    """Return the record of the teacher's run; None without a teacher.
 
     Raises:
-        UserError: it is no finished run or what is like one, or one of another task.
+        UserError: the teacher is not a finished run or equivalent folder, or has another task.
     """
     if settings.teacher is None:
         return None
@@ -144,19 +154,19 @@ def teacher_record(settings: TeacherSettings, task: str) -> RunRecord | None:
 
 
 def teacher_print(settings: TeacherSettings) -> dict[str, Any] | None:
-    """Return the file, the bytes and the SHA-256 of the teacher's weights, if there is one.
+    """Return the file, size in bytes and SHA-256 of the teacher's weights; None without a teacher.
 
-    Of weights in several files they are the folder, the bytes of all, and a hash of their hashes.
+    For sharded weights, these are the folder, the total size, and a hash of the hashes.
     """
     if settings.teacher is None:
         return None
-    prints = fingerprint(weight_files(settings.teacher))
-    if len(prints) == 1:
-        return asdict(prints[0])
-    shards = "".join(f"{Path(part.file).name}\0{part.sha256}\n" for part in prints)
+    fingerprints = fingerprint(weight_files(settings.teacher))
+    if len(fingerprints) == 1:
+        return asdict(fingerprints[0])
+    shards = "".join(f"{Path(part.file).name}\0{part.sha256}\n" for part in fingerprints)
     return {
         "file": str(settings.teacher),
-        "bytes": sum(part.bytes for part in prints),
+        "bytes": sum(part.bytes for part in fingerprints),
         "sha256": hashlib.sha256(shards.encode()).hexdigest(),
     }
 
@@ -168,18 +178,18 @@ def distillation(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Distillation:
-    """Load a teacher of scores, and check that it can teach what is to be learnt.
+    """Load a teacher whose scores are the targets, and check that it fits the student.
 
     Args:
-        task: what is learnt.
-        settings: name the teacher, and the weights.
+        task: the student's task.
+        settings: the teacher and the loss weights.
         start: the student.
-        device: where it is trained.
-        dtype: the format of matrix products.
+        device: the training device.
+        dtype: dtype of the matrix products.
 
     Raises:
-        UserError: it has learnt other labels, reads other tokens or fewer, or is of another width
-            where that matters.
+        UserError: the teacher has other labels, another tokenizer or a smaller maximum length, or
+            another width where widths must match.
     """
     record = teacher_record(settings, task.name)
     assert settings.teacher is not None
@@ -193,7 +203,7 @@ def distillation(
             "what they read; --student-layers starts from the teacher"
         )
     teacher = load_model(settings.teacher, head=record.head)
-    lesson = Distillation(
+    objective = Distillation(
         task=task,
         teacher=teacher,
         temperature=TEMPERATURE if settings.temperature is None else settings.temperature,
@@ -201,16 +211,16 @@ def distillation(
         hidden_weight=settings.hidden_weight or 0.0,
         position_shift=teacher.first_position - start.model.first_position,
     )
-    _check_models(where, lesson, start)
+    _check_models(where, objective, start)
     in_precision(teacher, device, dtype).requires_grad_(False)
-    return replace(lesson, teacher=compile_model(teacher).model.eval())
+    return replace(objective, teacher=compile_model(teacher).model.eval())
 
 
 def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
-    """Refuse a teacher where it has nothing to give, and options of scores where it writes texts.
+    """Reject a teacher for a task without distillation, and options that do not fit its kind.
 
     Raises:
-        UserError: naming the option.
+        UserError: an option is invalid; the error names it.
     """
     if settings.teacher is None:
         return
@@ -226,50 +236,53 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
 
 
 def _check_goal(where: str, task: AnyTask, record: RunRecord) -> None:
-    for name in _SAME:
-        mine, other = getattr(task, name, None), record.goal.get(name)
-        if mine is None or other is None or mine == other:
+    for name in _MATCHING_FIELDS:
+        student_value, teacher_value = getattr(task, name, None), record.goal.get(name)
+        if student_value is None or teacher_value is None or student_value == teacher_value:
             continue
-        if other == "any":  # a tagger of another program
+        if teacher_value == "any":  # a tagger trained by another program
             raise UserError(
                 f"{where} does not say what its tags mean; learn from its answers instead: those "
                 "of heedful predict --plain are training data"
             )
-        raise UserError(f"{where} learnt with {name} {other}; this run has {mine}")
+        raise UserError(f"{where} learnt with {name} {teacher_value}; this run has {student_value}")
 
 
 def _check_models(where: str, lesson: Distillation, start: Start) -> None:
     teacher, student = lesson.teacher, start.model
-    labels, known = (list(getattr(x.config, "id2label", {}).values()) for x in (student, teacher))
-    # Of other tasks they are names of nothing, left from what a model was before.
-    if hasattr(lesson.task, "labels") and labels != known:
-        reordered = lesson.task.name == "classify" and sorted(labels) == sorted(known)
-        way_out = f"; give --labels {','.join(known)}" if reordered else ""
+    labels, teacher_labels = (
+        list(getattr(x.config, "id2label", {}).values()) for x in (student, teacher)
+    )
+    # In other tasks, label names in the configuration are meaningless leftovers of an earlier task.
+    if hasattr(lesson.task, "labels") and labels != teacher_labels:
+        reordered = lesson.task.name == "classify" and sorted(labels) == sorted(teacher_labels)
+        way_out = f"; give --labels {','.join(teacher_labels)}" if reordered else ""
         raise UserError(
-            f"{where} has the labels {listed(known)}; the data has {listed(labels)}{way_out}"
+            f"{where} has the labels {listed(teacher_labels)}; "
+            f"the data has {listed(labels)}{way_out}"
         )
     if teacher.max_positions < start.max_length:
         raise UserError(
             f"{where} reads {teacher.max_positions} tokens at once; "
             f"give --max-length {teacher.max_positions}"
         )
-    wide, narrow = (getattr(model.config, "hidden_size", 0) for model in (teacher, student))
-    if wide != narrow and (lesson.hidden_weight or lesson.task.name == "embed"):
+    teacher_width, width = (getattr(model.config, "hidden_size", 0) for model in (teacher, student))
+    if teacher_width != width and (lesson.hidden_weight or lesson.task.name == "embed"):
         compared = "hidden states" if lesson.hidden_weight else "vectors"
         raise UserError(
-            f"{where} is {wide} wide and the student {narrow}: {compared} of two widths cannot be "
-            "compared"
+            f"{where} is {teacher_width} wide and the student {width}: "
+            f"{compared} of two widths cannot be compared"
         )
 
 
 def spread(total: int, kept: int) -> list[int]:
-    """Choose blocks from the first to the last, as evenly as can be.
+    """Choose evenly spaced blocks, from the first to the last.
 
-    Of 12 blocks 6 are 0, 2, 4, 7, 9 and 11, as in Sanh et al. 2019; of 6 blocks 3 are 0, 2 and 5.
+    6 of 12 blocks are 0, 2, 4, 7, 9 and 11, as in Sanh et al. 2019; 3 of 6 blocks are 0, 2 and 5.
 
     Args:
-        total: how many there are.
-        kept: how many to choose; of one, the first.
+        total: number of blocks.
+        kept: number of blocks to keep; a single one is the first.
     """
     if kept == 1:
         return [0]
@@ -277,14 +290,14 @@ def spread(total: int, kept: int) -> list[int]:
 
 
 def check_depth(kept: int, total: int) -> None:
-    """Refuse a student that is no smaller than its teacher.
+    """Reject a student that is not smaller than its teacher.
 
     Args:
-        kept: how many layers it is to have.
-        total: how many the teacher has that can be left out; see ``Model.num_blocks``.
+        kept: number of layers of the student.
+        total: number of removable layers of the teacher; see ``Model.num_blocks``.
 
     Raises:
-        UserError: there are not so many to leave out.
+        UserError: the number of layers is out of range.
     """
     if total == 0:
         raise UserError("--student-layers: the teacher has no layers that could be left out")
@@ -295,12 +308,12 @@ def check_depth(kept: int, total: int) -> None:
 
 @contextmanager
 def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
-    """Yield the recipe of a run that starts from some layers of its teacher, if it does.
+    """Yield the recipe; with ``--student-layers``, the model starts from layers of its teacher.
 
-    They are in a folder of their own meanwhile, which stands for ``--model``.
+    Inside the context the student is in a temporary folder, which replaces ``--model``.
 
     Raises:
-        UserError: the teacher has not so many layers to spare, or another model is named, too.
+        UserError: the teacher has too few layers, or the recipe also names a model.
     """
     settings = recipe.teaching
     if settings.student_layers is None:

@@ -1,4 +1,4 @@
-"""Training data as batches: which examples make an item, which items a step, all of it repeatable.
+"""Training data as batches: group examples into items and items into steps, deterministically.
 
 Shapes: N items.
 """
@@ -15,15 +15,15 @@ from heedful.task import AnyTask, StoreOf
 
 
 class Examples:
-    """Stored examples as items, planned and fetched.
+    """Plans the steps of each epoch over stored examples and builds their batches.
 
     Args:
-        task: what they are learnt for.
-        tokenizer: as for the task.
-        store_of: gives the examples of an epoch.
-        training: how to train.
-        alike: whether the items of a step have similar lengths.
-        most_padding: the most tokens of padding in a micro-batch.
+        task: the task.
+        tokenizer: the tokenizer of the task.
+        store_of: returns the examples of an epoch.
+        training: the training settings.
+        alike: whether to group items of similar length into a step.
+        most_padding: maximum number of padding tokens in a micro-batch.
     """
 
     def __init__(
@@ -39,16 +39,17 @@ class Examples:
         self._task, self._tokenizer = task, tokenizer
         self.alike, self._most_padding = alike, most_padding
         self.batch_tokens = 0 if training.batch_tokens == "auto" else training.batch_tokens
-        """How many tokens are computed at once; 0 is one item."""
+        """Micro-batch size in tokens; 0 is one item."""
         self._store_of, self._training = store_of, training
         self._open(0)
         self.num_items = len(self._starts) - 1
-        """Items of the first epoch; where each epoch is cut anew, the others have about as many."""
+        """Items of the first epoch. If each epoch splits the data anew, the others have about as
+        many."""
         self.steps_per_epoch = -(-self.num_items // training.batch_size)
         self.card = amount(self.num_items, "example")
 
     def plan(self, epoch: int) -> list[Step]:
-        """Plan the steps of an epoch."""
+        """Return the steps of an epoch."""
         self._open(epoch)
         training = self._training
         batch_tokens, most_padding = self.batch_tokens, self._most_padding
@@ -66,7 +67,7 @@ class Examples:
         )
 
     def fetch(self, items: Positions, epoch: int) -> Batch:
-        """Make a batch of some items of the epoch that was planned last."""
+        """Return a batch of items of the epoch that was planned last."""
         assert epoch == self._epoch
         ranges = [range(self._starts[item], self._starts[item + 1]) for item in items]
         rows = np.concatenate(ranges).astype(np.int64)
@@ -91,5 +92,5 @@ class Examples:
 
 
 def item_starts(store: Store) -> NDArray[np.int64]:
-    """Return the number of each item's first example, and of all examples. Shape (N + 1,)."""
+    """Return the index of each item's first example and the number of examples. Shape (N + 1,)."""
     return np.append(np.flatnonzero(store.parts == 0), len(store))

@@ -1,4 +1,4 @@
-"""A whole run: the loop with evaluation, the best step, checkpoints, resuming and stopping."""
+"""A whole run: the training loop with evaluation, checkpoints, resuming and early stopping."""
 
 import math
 import time
@@ -29,17 +29,17 @@ from heedful.training.stream import Stream
 from heedful.training.trained import in_parts
 
 _STEPS_OF_FREE_MEMORY = 64
-"""Steps after which memory that is kept for the next ones is handed back: often enough to bound it,
-too seldom to cost a hundredth of the time."""
+"""Steps between two returns of free memory to the system: often enough to bound memory, and rare
+enough to cost less than 1% of the time."""
 
 _UNREAD_STEPS, _UNREAD_SECONDS = 32, 10.0
-"""After how many steps, or how long, their numbers are read from a device that makes the host wait:
-so often that who watches sees it move, too seldom to cost anything."""
+"""Maximum number of steps, and maximum time, between two reads of results from an asynchronous
+device: often enough for a live progress bar, and rare enough to cost nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A model in training: what stays the same from its first step to its last."""
+    """Everything about a run that does not change from its first step to its last."""
 
     folder: Path
     work: Work
@@ -48,24 +48,24 @@ class Run:
     total_steps: int
     steps_per_epoch: int
     alike: bool
-    """Whether the items of a step have similar lengths."""
+    """Whether items of similar length are grouped into a step."""
     precision: Precision
     score: Callable[[], dict[str, Any]] | None
-    """Evaluate the model as it is on the development data."""
+    """Evaluates the current model on the development data."""
     metric: str
-    """Key of the score that picks the best step; higher is better."""
+    """Key of the score that selects the best step; higher is better."""
     save: Callable[[Path], None]
-    """Write the model and its tokenizer into a folder."""
+    """Writes the model and its tokenizer into a folder."""
     whole: Callable[[bool], AbstractContextManager[None]]
-    """Give what is scored and saved its weights, where the processes divide those of what is
-    trained; takes whether to do so in this process, and waits for the others."""
+    """Gathers sharded weights into the model that is evaluated and saved. A collective operation;
+    its argument is whether this rank needs the weights."""
     say: Say
     scaler: torch.amp.GradScaler | None = None
-    """Scale of the losses, for fp16 alone."""
+    """Loss scaling, for fp16 only."""
     average: MovingAverage | None = None
-    """Moving average of the weights, where one is wanted."""
+    """Moving average of the weights, if enabled."""
     stream: Stream | None = None
-    """What the data comes from, where it is read by stream."""
+    """The source of streamed data, if the data is streamed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,63 +75,63 @@ class Outcome:
     step: int
     best_step: int | None
     scores: dict[str, Any]
-    """Of the weights that were saved, on the development data; empty without any."""
+    """Scores of the saved weights on the development data; empty without such data."""
     seconds: float
     tokens: int
     stopped: str | None
-    """Why it ended before its last step, if it did."""
+    """Why the run ended before its last step, if it did."""
 
 
 class Stopped(KeyboardInterrupt):
-    """The user stopped the run; its checkpoint is saved and the message says how to go on."""
+    """The user stopped the run. Its checkpoint is saved, and the message says how to resume."""
 
 
 def fit(run: Run) -> Outcome:
-    """Train to the end, from the newest whole checkpoint of the run if there is one.
+    """Train to the end, resuming from the newest intact checkpoint of the run if there is one.
 
     Raises:
-        UserError: the loss is not finite; the last good checkpoint is kept and named.
-        Stopped: the user asked to stop; a checkpoint is saved.
+        UserError: the loss is not finite; the last good checkpoint is kept, and the error names it.
+        Stopped: the user requested a stop; a checkpoint is saved.
     """
     settings, scores = run.settings, dict[str, Any]()
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
     unread: list[Taken] = []
-    state = _begin(run)
+    state = _resume_or_start(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
-        _bar(run, position) as show,
+        _progress_bar(run, position) as show,
         stop_on_signal() as request,
         metrics_log(run.folder, settings.tensorboard, state.step) as log,
     ):
-        # A run killed after early stopping, before its end was written, has nothing left to train.
+        # A run killed between early stopping and its final save has nothing left to train.
         for taken in [] if _out_of_patience(run, state) else _steps(run, position):
             unread.append(taken)
             tokens += taken.tokens
             if _is_due(run, unread, position.step):
-                _tell(run, unread, show, log)
+                _report(run, unread, show, log)
             last = position.step == run.total_steps
-            asked, late = ranks.any_of(
+            stop_requested, timed_out = ranks.any_of(
                 [request.signal_name is not None, time.monotonic() > deadline]
             )
-            if not last and late:
+            if not last and timed_out:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
             evaluated = bool(run.score) and (last or position.step % evaluate_every == 0)
-            # What is evaluated or kept has learnt from steps that are known to be good.
-            if unread and (last or asked or evaluated):
-                _tell(run, unread, show, log)
+            # Check that all steps were good before the weights are evaluated or saved.
+            if unread and (last or stop_requested or evaluated):
+                _report(run, unread, show, log)
             if evaluated:
                 latest, state = _evaluate(run, state, position.step, log)
                 scores = latest if state.best_step == position.step else scores
                 if _out_of_patience(run, state):
                     last, stopped = True, f"no gain in {settings.patience} evaluations"
             state = _state_at(run, state, position)
-            if last or asked or _is_worth_keeping(run, state):
+            if last or stop_requested or _is_worth_keeping(run, state):
                 _save(run, state)
             if last:
                 break
-            if asked:
+            if stop_requested:
                 raise _stopped(run, request.signal_name, position.step)
     scores = _finish(run, state, scores)
     return Outcome(
@@ -151,25 +151,25 @@ def _stopped(run: Run, signal_name: str | None, step: int) -> Stopped:
     )
 
 
-def _bar(run: Run, position: Position) -> AbstractContextManager[Callable[[Done], None]]:
-    """Show the progress in one process alone."""
+def _progress_bar(run: Run, position: Position) -> AbstractContextManager[Callable[[Done], None]]:
+    """Show the progress on the first rank only."""
     if ranks.is_first():
         return training_bar(run.total_steps, position.step)
     return nullcontext(lambda step: None)
 
 
-def _begin(run: Run) -> steps.TrainingState:
-    """Load the newest whole checkpoint into the run, or give the state of a fresh one."""
+def _resume_or_start(run: Run) -> steps.TrainingState:
+    """Load the newest intact checkpoint into the run, or return the state of a new run."""
     model = run.work.model
     checkpoint, skipped = steps.newest(run.folder, model.state_dict())
     for line in skipped:
         run.say(line)
-    # What comes after the step we go on from is damaged, and will be written again.
-    last = checkpoint.state.step if checkpoint else 0
-    ranks.check_same({"the newest whole checkpoint": last})
+    # Checkpoints after the step to resume from are damaged and will be written again.
+    last_step = checkpoint.state.step if checkpoint else 0
+    ranks.check_same({"the newest whole checkpoint": last_step})
     if ranks.is_first():
-        steps.drop_after(run.folder, last)
-        runs.cut_metrics(run.folder, last)
+        steps.drop_after(run.folder, last_step)
+        runs.cut_metrics(run.folder, last_step)
     if checkpoint is None:
         if skipped:
             run.say("no checkpoint is whole: the run begins anew at step 1")
@@ -209,7 +209,7 @@ def _begin(run: Run) -> steps.TrainingState:
 
 
 def _steps(run: Run, position: Position) -> Iterator[Taken]:
-    """Train from a position on, averaging the weights and bounding the memory."""
+    """Train from a position, average the weights and bound the memory."""
     with _naming_checkpoint(run):
         for taken in train(
             run.work,
@@ -228,17 +228,17 @@ def _steps(run: Run, position: Position) -> Iterator[Taken]:
 
 
 def _is_due(run: Run, unread: Sequence[Taken], step: int) -> bool:
-    """Tell whether it is time to read what steps did, the last of which has a number."""
-    most = _UNREAD_STEPS if waits(run.work.device) else 1
-    waited = time.perf_counter() - unread[0].started
-    return len(unread) >= most or waited > _UNREAD_SECONDS or _is_regular(run, step)
+    """Return whether to read the results of the unread steps, the last of which is ``step``."""
+    max_unread = _UNREAD_STEPS if waits(run.work.device) else 1
+    waiting_time = time.perf_counter() - unread[0].started
+    return len(unread) >= max_unread or waiting_time > _UNREAD_SECONDS or _is_regular(run, step)
 
 
-def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: Log) -> None:
-    """Wait for what some steps did, show and log it, and forget them.
+def _report(run: Run, unread: list[Taken], show: Callable[[Done], None], log: Log) -> None:
+    """Wait for the results of the unread steps, show and log them, and clear the list.
 
     Raises:
-        UserError: a loss or a gradient is not finite; it says which checkpoint is left.
+        UserError: a loss or a gradient is not finite; the error names the last checkpoint.
     """
     with _naming_checkpoint(run):
         for step in read(unread):
@@ -249,7 +249,7 @@ def _tell(run: Run, unread: list[Taken], show: Callable[[Done], None], log: Log)
 
 @contextmanager
 def _naming_checkpoint(run: Run) -> Iterator[None]:
-    """Say in errors which checkpoint is left."""
+    """Add the last checkpoint to error messages."""
     try:
         yield
     except UserError as error:
@@ -261,11 +261,11 @@ def _naming_checkpoint(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _writing(run: Run, what: str) -> Iterator[None]:
-    """Say in errors of the system, such as a full disk, how the run goes on."""
+    """Add to system errors, such as a full disk, how to resume the run."""
     with _naming_checkpoint(run):
         try:
             yield
-        except OSError as error:  # the library that writes tensors has words of its own
+        except OSError as error:  # the library that writes tensors has its own error message
             reason = error.strerror or message_of(error).rpartition(" could not be written: ")[2]
             raise UserError(
                 f"{run.folder}: {what} could not be written: {reason}; once that is mended, the "
@@ -276,7 +276,7 @@ def _writing(run: Run, what: str) -> Iterator[None]:
 def _evaluate(
     run: Run, state: steps.TrainingState, step: int, log: Log
 ) -> tuple[dict[str, Any], steps.TrainingState]:
-    """Score the model as it is after a step, and compare it with the best ones so far."""
+    """Evaluate the model after a step and update the ranking of the best steps."""
     assert run.score is not None
     with run.average.in_place() if run.average else nullcontext(), run.whole(True):
         scores = run.score()
@@ -287,18 +287,18 @@ def _evaluate(
 
 
 def _track(state: steps.TrainingState, value: float, step: int, count: int) -> steps.TrainingState:
-    """Compare an evaluation with the best ones so far, of which ``count`` are remembered.
+    """Add an evaluation to the ranking of the ``count`` best ones.
 
-    Of equal ones the earlier is the better.
+    In a tie, the earlier one ranks higher.
     """
     gained = not state.best or value > state.best[0][0]
     ranked = sorted([*state.best, (value, step)], key=lambda one: -one[0])
-    without = 0 if gained else state.evaluations_without_gain + 1
-    return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without)
+    without_gain = 0 if gained else state.evaluations_without_gain + 1
+    return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without_gain)
 
 
 def _state_at(run: Run, state: steps.TrainingState, position: Position) -> steps.TrainingState:
-    """Return the state with the place where the run stands."""
+    """Return the state with the current position of the run."""
     return replace(
         state,
         step=position.step,
@@ -314,7 +314,7 @@ def _out_of_patience(run: Run, state: steps.TrainingState) -> bool:
 
 
 def _is_worth_keeping(run: Run, state: steps.TrainingState) -> bool:
-    """Tell whether a step is one of the best, or one at which any run writes a checkpoint."""
+    """Return whether to save the step: it is among the best, or a regular checkpoint is due."""
     among_best = any(step == state.step for _, step in state.best)
     return among_best or _is_regular(run, state.step)
 
@@ -324,8 +324,8 @@ def _is_regular(run: Run, step: int) -> bool:
 
 
 def _save(run: Run, state: steps.TrainingState) -> None:
-    """Write a checkpoint of the state as it is, and delete those that it makes needless."""
-    random = random_state.random_tensors()
+    """Write a checkpoint of the current state and delete those that are no longer needed."""
+    rng_states = random_state.random_tensors()
     sharded = in_parts(run.settings)
     if not ranks.is_first() and not sharded:
         ranks.barrier()
@@ -348,7 +348,7 @@ def _save(run: Run, state: steps.TrainingState) -> None:
             model=model.state_dict(),
             average=averaged,
             optimizer=optimize.optimizer_tensors(model, run.work.optimizer),
-            random=random,
+            random=rng_states,
         )
     if ranks.is_first():
         needed = _final_steps(run, state)
@@ -357,10 +357,11 @@ def _save(run: Run, state: steps.TrainingState) -> None:
 
 
 def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:
-    """Return the steps whose checkpoints the final weights come from, as far as is known.
+    """Return the steps whose checkpoints currently make up the final weights.
 
-    The best ones, best first; without evaluations the last ones, newest first. Of these only those
-    that any run writes: one more, at which a run was stopped, must not change the result.
+    These are the best steps, best first; without evaluations the last ones, newest first. Of the
+    latter only regular checkpoints count: an extra one, from a stopped run, must not change the
+    result.
     """
     if state.best:
         return [step for _, step in state.best]
@@ -375,8 +376,8 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
 
     Args:
         run: the run.
-        state: as its last step left it.
-        scores: those of the best step; empty where it was taken before the run was resumed.
+        state: the state after the last step.
+        scores: scores of the best step; empty if that step was before the run was resumed.
     """
     final = _final_steps(run, state)
     if run.average or final != [state.step]:

@@ -1,9 +1,10 @@
-"""Two ways to spend less on a step without changing what it computes.
+"""Two optimizations of a training step that do not change its result.
 
-Large embedding tables get sparse gradients: a step touches some hundred of their thousands of rows,
-so filling a dense gradient with zeros and reading it again costs more than the model's own work.
-And in mixed precision the model runs on narrow copies of its weights, made once a step, instead of
-casting each weight and activation at each use.
+Large embedding tables get sparse gradients. A step touches a few hundred of their thousands of
+rows, so zeroing and reading a dense gradient would cost more than the model's own work.
+
+In mixed precision the model runs on low-precision copies of its weights. They are made once per
+step, instead of casting each weight and activation at each use.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from torch.func import functional_call
 from heedful.losses import Reduction
 from heedful.models.with_head import wide_layers
 
-# Below this a dense gradient costs nothing worth saving.
+# Below this size a sparse gradient saves too little.
 _LARGE_TABLE_ROWS = 4096
 
 
@@ -25,7 +26,8 @@ class TableGradients:
     """Sparse gradients of a model's large embedding tables.
 
     Args:
-        model: its large ``nn.Embedding`` modules give sparse gradients inside :meth:`sparse`.
+        model: the model. Its large ``nn.Embedding`` modules give sparse gradients inside
+            :meth:`sparse`.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -38,22 +40,22 @@ class TableGradients:
 
     @contextmanager
     def sparse(self) -> Iterator[None]:
-        """Have the tables give sparse gradients."""
+        """Make the tables give sparse gradients inside the context."""
         before = [table.sparse for table in self._tables]
         for table in self._tables:
             table.sparse = True
         try:
             yield
         finally:
-            for table, was in zip(self._tables, before, strict=True):
-                table.sparse = was
+            for table, value in zip(self._tables, before, strict=True):
+                table.sparse = value
 
     @contextmanager
     def dense(self) -> Iterator[None]:
-        """Show the optimizer dense gradients, which it needs: every row has momentum.
+        """Give the optimizer dense gradients, which it needs because every row has momentum.
 
-        The dense tensor is kept from step to step, and only the rows that were set are set to zero
-        again.
+        The dense tensor is reused from step to step, and only the rows that were set are zeroed
+        afterwards.
         """
         touched = []
         for table in self._tables:
@@ -62,18 +64,18 @@ class TableGradients:
                 if table not in self._dense:
                     self._dense[table] = torch.zeros_like(table.weight)
                 rows = gradient.indices()[0]
-                dense = self._dense[table].index_copy_(0, rows, gradient.values())
-                table.weight.grad = dense
-                touched.append((dense, rows))
+                dense_gradient = self._dense[table].index_copy_(0, rows, gradient.values())
+                table.weight.grad = dense_gradient
+                touched.append((dense_gradient, rows))
         try:
             yield
         finally:
-            for dense, rows in touched:
-                dense.index_fill_(0, rows, 0)
+            for dense_gradient, rows in touched:
+                dense_gradient.index_fill_(0, rows, 0)
 
 
 def gradient_values(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
-    """Return the numbers of each gradient there is; of a sparse one, those that are set."""
+    """Return all gradients as dense tensors; for a sparse gradient, only its stored rows."""
     values = []
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
@@ -85,7 +87,7 @@ def gradient_values(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
 
 
 class ModelInputs(TypedDict, total=False):
-    """What models are called with in training: `heedful.batches.Batch.inputs`."""
+    """Inputs of a model in training: `heedful.batches.Batch.inputs`."""
 
     input_ids: Tensor
     pixel_values: Tensor
@@ -99,15 +101,15 @@ class ModelInputs(TypedDict, total=False):
 
 
 class NarrowWeights:
-    """Copies of a model's weights in the format of its matrix products.
+    """Low-precision copies of a model's weights, in the dtype of its matrix products.
 
-    The model's own parameters stay in float32: the optimizer changes them by amounts that a narrow
-    format would round away (Micikevicius et al. 2018, section 3.1). Embedding tables are not
-    copied; their rows are gathered and then narrowed. Nor are `wide_layers`.
+    The model's own parameters stay in float32, because low precision would round small optimizer
+    updates to zero (Micikevicius et al. 2018, section 3.1). Embedding tables are not copied; their
+    rows are gathered first and then cast. `wide_layers` are not copied either.
 
     Args:
         model: the model.
-        dtype: the format of matrix products.
+        dtype: dtype of the matrix products.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
@@ -132,33 +134,33 @@ class NarrowWeights:
         self._gradients = [torch.empty_like(parameter) for parameter in self._wide]
 
     def renew(self) -> None:
-        """Copy the weights as they are now, and forget gradients that were not collected."""
+        """Copy the current weights and drop gradients that were not collected."""
         for narrow in self._narrow:
             narrow.grad = None
         with torch.no_grad():
             torch._foreach_copy_(self._narrow, self._wide)
 
     def forward(self, **inputs: Unpack[ModelInputs]) -> object:
-        """Call the model with the copies in the place of its parameters."""
-        # What is shared has all its names here, which torch would look for at each call.
+        """Call the model with the copies in place of its parameters."""
+        # The mapping has all names of tied weights, so torch need not search for them at each call.
         return functional_call(self._model, self._by_name, (), dict(inputs), tie_weights=False)
 
     def collect(self) -> None:
-        """Add the copies' gradients to those of the parameters, in float32."""
-        first, copied, added, more = [], [], [], []
+        """Add the gradients of the copies to those of the parameters, in float32."""
+        new_gradients, new_values, sums, addends = [], [], [], []
         for wide, narrow, gradient in zip(self._wide, self._narrow, self._gradients, strict=True):
             if narrow.grad is None:
                 continue
             if wide.grad is None:
                 wide.grad = gradient
-                first.append(gradient)
-                copied.append(narrow.grad)
+                new_gradients.append(gradient)
+                new_values.append(narrow.grad)
             else:
-                added.append(wide.grad)
-                more.append(narrow.grad)
+                sums.append(wide.grad)
+                addends.append(narrow.grad)
             narrow.grad = None
-        # Those of all parameters at once: a GPU is asked once, not for each.
-        if first:
-            torch._foreach_copy_(first, copied)
-        if added:
-            torch._foreach_add_(added, more)
+        # One kernel launch for all parameters instead of one for each.
+        if new_gradients:
+            torch._foreach_copy_(new_gradients, new_values)
+        if sums:
+            torch._foreach_add_(sums, addends)

@@ -1,4 +1,4 @@
-"""Signals end a run between two steps, never in the middle of one."""
+"""Signal handling: a signal stops a run between two steps, never during one."""
 
 import os
 import signal
@@ -9,36 +9,36 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
-_ENDING = ("SIGTERM", "SIGUSR1", "SIGHUP")
-"""How schedulers say that a job's time is over or its machine is wanted, and a terminal that it is
-closed."""
+_TERMINATION_SIGNALS = ("SIGTERM", "SIGUSR1", "SIGHUP")
+"""Signals of a scheduler at a time limit or preemption, and of a terminal that is closed."""
 
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
-"""What ``torchrun`` sets for its processes. It ends the others where one is gone."""
+"""Environment variable that ``torchrun`` sets. It terminates all processes if one is gone."""
 
-_TWICE = 0.5
-"""Seconds after which a second Ctrl-C is one: ``torchrun`` passes on what its processes got too."""
+_REPEAT_SECONDS = 0.5
+"""Seconds before a second Ctrl-C counts: ``torchrun`` forwards a Ctrl-C that its processes have
+already received."""
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal came while nothing was learnt that a checkpoint would keep."""
+    """A signal arrived while there was no training progress to save."""
 
 
 @dataclass(slots=True)
 class StopRequest:
-    """Whether somebody asked the run to stop."""
+    """The signal that requested a stop, if any."""
 
     signal_name: str | None = None
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
-    """Turn signals into a request; a second Ctrl-C interrupts at once.
+    """Turn signals into a stop request; a second Ctrl-C interrupts immediately.
 
-    Of a scheduler's signals the first counts: a second one must not spoil the checkpoint.
+    Only the first signal of a scheduler counts: a second one must not interrupt the checkpoint.
     """
     request = StopRequest()
-    # Python lets only the main thread set handlers; elsewhere its owner decides.
+    # Only the main thread can set handlers. In another thread, the calling program handles signals.
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
@@ -50,20 +50,22 @@ def stop_on_signal() -> Iterator[StopRequest]:
         now = time.monotonic()
         if request.signal_name is None:
             request.signal_name, asked_at = signal.Signals(number).name, now
-        elif number == signal.SIGINT and now - asked_at > _TWICE:
+        elif number == signal.SIGINT and now - asked_at > _REPEAT_SECONDS:
             raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, *_ending())}
+    old_handlers = {
+        number: signal.signal(number, ask) for number in (signal.SIGINT, *_termination_signals())
+    }
     try:
         yield request
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Have what asks a process to end interrupt what runs, as Ctrl-C does, once."""
+    """Make termination signals interrupt the process as Ctrl-C does, but only once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -71,40 +73,40 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         ignore_signals()
         _leave_closed_terminal()
-        told = f"{signal.Signals(number).name}: stopped"
-        if _TORCHRUN in os.environ and number == signal.SIGTERM:  # one may have been killed
-            told += " by torchrun, which says below which process ended first, if one did"
-        raise Terminated(told)
+        message = f"{signal.Signals(number).name}: stopped"
+        if _TORCHRUN in os.environ and number == signal.SIGTERM:  # a process may have been killed
+            message += " by torchrun, which says below which process ended first, if one did"
+        raise Terminated(message)
 
-    before = {number: signal.signal(number, interrupt) for number in _ending()}
+    old_handlers = {number: signal.signal(number, interrupt) for number in _termination_signals()}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             if signal.getsignal(number) == interrupt:
                 signal.signal(number, handler)
 
 
 def ignore_signals() -> None:
-    """Let no signal but Ctrl-C change anything: this process ends, and has something to say."""
+    """Ignore all signals but Ctrl-C, so that an ending process can print its last message."""
     if threading.current_thread() is threading.main_thread():
-        for number in _ending():
+        for number in _termination_signals():
             signal.signal(number, signal.SIG_IGN)
 
 
-def _ending() -> list[signal.Signals]:
-    """Return the signals that ask a process to end; Windows does not have all of them."""
-    there = [name for name in _ENDING if hasattr(signal, name)]
-    # nohup has SIGHUP ignored: what it starts outlives the terminal.
+def _termination_signals() -> list[signal.Signals]:
+    """Return the termination signals; Windows does not have all of them."""
+    available = [name for name in _TERMINATION_SIGNALS if hasattr(signal, name)]
+    # nohup ignores SIGHUP, so that its process outlives the terminal.
     return [
         signal.Signals[name]
-        for name in there
+        for name in available
         if name != "SIGHUP" or signal.getsignal(signal.Signals[name]) != signal.SIG_IGN
     ]
 
 
 def _leave_closed_terminal() -> None:
-    """Send what is still said nowhere if the terminal is closed, where to write would fail."""
+    """Redirect output to the null device if the terminal is closed, as writing would fail."""
     for stream in (1, 2):
         try:
             os.write(stream, b"")

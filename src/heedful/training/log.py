@@ -1,4 +1,4 @@
-"""What is kept of each step: a row of ``metrics.jsonl``, and TensorBoard's where that is wanted."""
+"""Logging of steps and evaluations: rows of ``metrics.jsonl`` and, optionally, TensorBoard."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,11 +12,11 @@ from heedful.training import ranks
 from heedful.training.loop import Done
 
 Log = Callable[[int, dict[str, Any]], None]
-"""Keeps what is to be said of a step, by its number."""
+"""Logs a row for a step, given its number."""
 
 
 def step_row(step: Done) -> dict[str, object]:
-    """Return what is kept of a step."""
+    """Return the log row of a step."""
     return {
         "epoch": step.epoch,
         "loss": step.loss,
@@ -28,18 +28,18 @@ def step_row(step: Done) -> dict[str, object]:
 
 
 def scores_row(scores: dict[str, Any]) -> dict[str, object]:
-    """Return what is kept of an evaluation: its numbers."""
+    """Return the log row of an evaluation: its numeric scores."""
     return {"dev": {name: value for name, value in scores.items() if _is_number(value)}}
 
 
 @contextmanager
 def metrics_log(run: Path, tensorboard: bool, done: int) -> Iterator[Log]:
-    """Give a function that adds a row to ``metrics.jsonl`` and, if wanted, to TensorBoard.
+    """Yield a function that adds a row to ``metrics.jsonl`` and, optionally, to TensorBoard.
 
     Args:
         run: the run folder.
-        tensorboard: whether that is wanted.
-        done: the step that is gone on from; TensorBoard hides what it has of later ones.
+        tensorboard: whether to log to TensorBoard.
+        done: the step to resume from. TensorBoard hides logged data of later steps.
     """
     writer = None
     if tensorboard and ranks.is_first():

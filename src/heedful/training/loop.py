@@ -1,6 +1,6 @@
-"""The one training loop: a generator of optimizer steps.
+"""The training loop: a generator of optimizer steps.
 
-Logging, evaluation and saving are plain lines in whoever iterates over it.
+The caller iterates over the steps and does the logging, evaluation and saving.
 """
 
 import math
@@ -26,34 +26,37 @@ from heedful.training.optimize import step_unless
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What the loop runs: a model, its data and its loss."""
+    """Everything the loop needs: the model, the optimizer, the data and the loss."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
     plan: Callable[[int], Sequence[Step]]
-    """Epoch to its plan; the same epoch gives the same plan."""
+    """Return the plan (all steps) of an epoch. Deterministic in the epoch."""
     fetch: Callable[[Positions, int], Batch]
-    """Rows and the epoch to this process's part of their batch, in the host's memory."""
+    """Return this rank's share of a batch, in host memory, from item positions and an epoch."""
     loss: Callable[[Callable[..., Any], Batch], Tensor]
-    """Sum of the batch's losses; of several losses, whose means are added, one sum each."""
+    """Return the summed loss of a batch.
+
+    An objective with several losses, whose means are added, returns one sum per loss."""
     count: Callable[[Batch], float | Tensor]
-    """What that sum is divided by, or each of them, of a batch in the host's memory."""
+    """Return the divisor of that sum (one per loss) for a batch in host memory."""
     factor: Callable[[int], float]
-    """Schedule: optimizer steps done to a share of the learning rate."""
+    """Learning-rate schedule: return the learning-rate factor after a number of steps."""
     epoch_of: Callable[[int], int] = int
-    """The number of a plan to its epoch: a stream has several plans in one."""
+    """Return the epoch of a plan number. A stream has several plans per epoch."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    """Where the model is."""
+    """Device of the model."""
     splits: bool = True
-    """Whether the items of a micro-batch may be computed apart."""
+    """Whether a micro-batch may be split further."""
     exchange: Callable[[bool], None] | None = None
-    """Says before a backward pass whether it is the last of its step, where gradients are added up
-    over the processes while it is computed."""
+    """Called before each backward pass with whether it is the last of its step.
+
+    Set where gradients are all-reduced during the backward pass."""
 
 
 @dataclass(slots=True)
 class Position:
-    """Where a run stands; at each step's end it says what comes next."""
+    """Progress of a run. After each step, it points to the next one."""
 
     step: int = 0
     epoch: int = 0
@@ -62,38 +65,38 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Taken:
-    """An optimizer step that was asked for; a device may not have computed it yet."""
+    """An optimizer step that has been launched but may not have finished on the device."""
 
     position: Position
-    """Of the step, not of the next."""
+    """Position of this step, not of the next one."""
     epoch: int
     steps_of_epoch: int
     numbers: Tensor
-    """Its loss and the norm of its gradient, on the device. Shape (2,), float64."""
+    """Loss and gradient norm, on the device. Shape (2,), float64."""
     may_overflow: bool
-    """Whether a norm that is not finite is no reason to stop."""
+    """Whether a non-finite gradient norm is tolerated."""
     learning_rate: float
     items: int
     tokens: int
     padded_tokens: int
     started: float
-    """The clock when it began."""
+    """Start time, from ``time.perf_counter``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """What one optimizer step did."""
+    """The results of one finished optimizer step."""
 
     step: int
     epoch: int
     loss: float
-    """Mean loss of its items."""
+    """Mean loss over the step's items."""
     learning_rate: float
     gradient_norm: float
     """L2 norm of the gradient before clipping."""
     items: int
     tokens: int
-    """Tokens of text, padding not counted."""
+    """Tokens without padding."""
     padded_tokens: int
     seconds: float
 
@@ -108,37 +111,39 @@ def train(
     clip: float = 1.0,
     say: Say = lambda line: None,
 ) -> Iterator[Taken]:
-    """Train from a position to the last step, giving each step as it is asked for.
+    """Train from a position to the last step, yielding each step once it is launched.
 
-    A step's loss is divided once by the count of all its micro-batches, so accumulation gives the
-    gradient of the whole batch, for a short last batch too. The weights are changed only by a
-    gradient that is finite. After a loss or a gradient that is not they stay as they are: `read`
-    the steps to be told.
+    The loss of a step is divided once, by the count over all its micro-batches. So gradient
+    accumulation gives the gradient of the whole batch, even for a short last batch.
 
-    No number comes back from the device, so that it computes while the host prepares what is next.
+    Only finite gradients update the weights. After a non-finite loss or gradient the weights stay
+    as they are. Pass the steps to `read` to detect that.
+
+    The loop never reads a value from the device, so the device computes while the host prepares
+    the next step.
 
     Args:
         work: the model, its data and its loss.
-        position: where to start; moved on as steps are done.
-        total_steps: optimizer step to end with.
-        precision: format of matrix products.
-        scaler: loss scaling, for fp16 alone.
-        clip: largest gradient norm; 0 does not clip.
-        say: takes each line meant for the user.
+        position: where to start. Updated after each step.
+        total_steps: number of the last optimizer step.
+        precision: dtype of the matrix products.
+        scaler: loss scaling, for fp16 only.
+        clip: maximum gradient norm; 0 disables clipping.
+        say: called with each line of output for the user.
 
     Raises:
-        UserError: a step does not fit into memory, in however small portions.
+        UserError: a step does not fit into memory, even in the smallest micro-batches.
     """
-    # As torch's schedulers do, so that a second call does not scale a scaled rate.
+    # Stored as torch's schedulers store it, so that a second call does not scale the rate twice.
     base_rates = [
         group.setdefault("initial_lr", group["lr"]) for group in work.optimizer.param_groups
     ]
     parameters = list(work.model.parameters())
     tables = TableGradients(work.model)
     narrow = None
-    if precision.mixed and work.exchange is None:  # else what exchanges them narrows the weights
+    if precision.mixed and work.exchange is None:  # otherwise the sharding code casts the weights
         narrow = NarrowWeights(work.model, precision.dtype)
-    # Sparse gradients have as many rows as there are different tokens, which only the device knows.
+    # The size of a sparse gradient is the number of distinct tokens, which only the device knows.
     sparse = ranks.size() == 1 and not waits(work.device)
     stopped = torch.zeros((), dtype=torch.bool, device=work.device)
     portions = Portions(work.fetch, splits=work.splits, say=say)
@@ -153,12 +158,14 @@ def train(
             group["lr"] = rate * factor
         micro_batches = plan[position.index]
         with tables.sparse() if sparse else nullcontext():
-            batches, loss = _fitting(work, portions, position, micro_batches, narrow, scaler)
+            batches, loss = _accumulate_within_memory(
+                work, portions, position, micro_batches, narrow, scaler
+            )
         if work.exchange is None:
             ranks.add_gradients(work.model)
         stopped = stopped | ~loss.isfinite()
-        norm, stopped = _update(work, parameters, tables, scaler, clip, stopped)
-        tokens, padded_tokens = _tokens(batches)
+        norm, stopped = _clip_and_step(work, parameters, tables, scaler, clip, stopped)
+        tokens, padded_tokens = _count_tokens(batches)
         taken = Taken(
             position=replace(position),
             epoch=work.epoch_of(position.epoch),
@@ -176,21 +183,21 @@ def train(
 
 
 def read(taken: Sequence[Taken]) -> Iterator[Done]:
-    """Wait for some steps, all at once, and say what they did.
+    """Wait for several steps with a single device synchronization and yield their results.
 
     Raises:
-        UserError: a loss or a gradient is not finite; the weights are still those before that step.
+        UserError: a loss or a gradient is not finite. The weights are those before that step.
     """
     rows = torch.stack([step.numbers for step in taken]).tolist()
     seconds = (time.perf_counter() - taken[0].started) / len(taken)
     for step, (loss, norm) in zip(taken, rows, strict=True):
-        # A scaled fp16 gradient may overflow: the scaler skips that step and lowers its scale.
+        # A scaled fp16 gradient may overflow. The scaler then skips the step and lowers the scale.
         if not math.isfinite(loss) or not (step.may_overflow or math.isfinite(norm)):
-            what = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
-            at = step.position
+            problem = f"loss is {loss}" if not math.isfinite(loss) else f"gradient norm is {norm}"
+            position = step.position
             raise UserError(
-                f"training stopped at step {at.step + 1} (epoch {step.epoch + 1}, "
-                f"step {at.index + 1} of {step.steps_of_epoch}): the {what}; "
+                f"training stopped at step {position.step + 1} (epoch {step.epoch + 1}, "
+                f"step {position.index + 1} of {step.steps_of_epoch}): the {problem}; "
                 "try a lower --learning-rate or --precision fp32"
             )
         yield Done(
@@ -206,7 +213,7 @@ def read(taken: Sequence[Taken]) -> Iterator[Done]:
         )
 
 
-def _fitting(
+def _accumulate_within_memory(
     work: Work,
     portions: Portions,
     position: Position,
@@ -214,24 +221,24 @@ def _fitting(
     narrow: NarrowWeights | None,
     scaler: torch.amp.GradScaler | None,
 ) -> tuple[list[Batch], Tensor]:
-    """Add up the gradient of a step, in smaller portions if memory runs out.
+    """Compute the gradient of a step, with smaller micro-batches if memory runs out.
 
     Returns:
-        The batches, and the mean loss.
+        The batches and the mean loss.
     """
-    random = random_state.of_device(work.device)
+    rng_state = random_state.of_device(work.device)
     while True:
         batches = portions.batches(micro_batches, position.epoch)
         try:
             return batches, _accumulate(work, batches, narrow, scaler)
         except torch.OutOfMemoryError:
-            pass  # whose traceback holds what was computed so far
+            pass  # leave the handler first: the traceback keeps the activations alive
         del batches
         portions.halve(position.step + 1)
         work.optimizer.zero_grad(set_to_none=True)
         if work.device.type == "cuda":
             torch.cuda.empty_cache()
-        random_state.restore(random, work.device)
+        random_state.restore(rng_state, work.device)
 
 
 def _accumulate(
@@ -240,12 +247,12 @@ def _accumulate(
     narrow: NarrowWeights | None,
     scaler: torch.amp.GradScaler | None,
 ) -> Tensor:
-    """Add up the gradient of the mean loss over all micro-batches; return that mean."""
-    work.model.train()  # each step: a part of it may have been loaded, or looked at, for answers
+    """Accumulate the gradient of the mean loss over all micro-batches; return the mean loss."""
+    work.model.train()  # at each step: evaluation, or loading a submodule, may have set eval mode
     work.optimizer.zero_grad(set_to_none=True)
     if narrow:
         narrow.renew()
-    # A step may hold nothing to learn, such as the inside of one very long word: its sum is 0.
+    # A step may have no targets, such as the inside of one very long word: the count is then 0.
     counts = sum(work.count(batch) / batch.copies for batch in batches)
     count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
     count = send(count, work.device)
@@ -262,15 +269,15 @@ def _accumulate(
     return ranks.total(total)
 
 
-def _tokens(batches: Sequence[Batch]) -> tuple[int, int]:
-    """Return the tokens of a step's batches, without padding and with it."""
+def _count_tokens(batches: Sequence[Batch]) -> tuple[int, int]:
+    """Return the number of tokens in a step's batches, without and with padding."""
     tokens = sum(batch.num_tokens / batch.copies for batch in batches)
-    positions = sum(batch.num_positions / batch.copies for batch in batches)
-    both = ranks.total(torch.tensor([tokens, positions], dtype=torch.float64)).round().tolist()
-    return int(both[0]), int(both[1])
+    padded = sum(batch.num_positions / batch.copies for batch in batches)
+    totals = ranks.total(torch.tensor([tokens, padded], dtype=torch.float64)).round().tolist()
+    return int(totals[0]), int(totals[1])
 
 
-def _update(
+def _clip_and_step(
     work: Work,
     parameters: Sequence[nn.Parameter],
     tables: TableGradients,
@@ -278,14 +285,14 @@ def _update(
     clip: float,
     stopped: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Clip the gradient and take the step, unless the run stopped.
+    """Clip the gradient and take the optimizer step, unless the run has stopped.
 
     Returns:
-        The norm before clipping, and whether the run stopped by now.
+        The norm before clipping, and whether the run has stopped.
     """
     gradients = gradient_values(parameters)
     if scaler:
-        # Its own way to skip a step is a gradient that is not finite.
+        # The scaler skips a step whose gradient is not finite.
         ranks.local(gradients[0]).mul_(torch.where(stopped, math.nan, 1.0))
         scaler.unscale_(work.optimizer)
     norm = _total_norm(gradients)
@@ -302,18 +309,18 @@ def _update(
     return norm, stopped
 
 
-def _clip(gradients: list[Tensor], norm: Tensor, most: float) -> None:
-    """Scale gradients down to a norm."""
+def _clip(gradients: list[Tensor], norm: Tensor, max_norm: float) -> None:
+    """Scale gradients down to a maximum norm."""
     norm = norm.double()
-    if not waits(norm.device) and not norm > most:
-        return  # without a pass over all of them
-    parts = [ranks.local(gradient) for gradient in gradients]
-    factor = torch.where(norm > most, most / (norm + 1e-6), 1.0)
-    torch._foreach_mul_(parts, factor.to(parts[0].dtype))
+    if not waits(norm.device) and not norm > max_norm:
+        return  # saves a pass over all gradients
+    shards = [ranks.local(gradient) for gradient in gradients]
+    factor = torch.where(norm > max_norm, max_norm / (norm + 1e-6), 1.0)
+    torch._foreach_mul_(shards, factor.to(shards[0].dtype))
 
 
 def _total_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """Return the L2 norm of all gradients, of their parts in other processes, too."""
+    """Return the L2 norm of all gradients, including the shards of other ranks."""
     norm = nn.utils.get_total_norm(gradients)
     whole: Tensor = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
     return whole

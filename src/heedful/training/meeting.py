@@ -1,11 +1,11 @@
-"""How processes that ``torchrun`` started find each other, also when it starts them again.
+"""Rendezvous of the processes that ``torchrun`` started, safe across restarts.
 
-The store in which they tell each other their addresses belongs to ``torchrun`` and outlives them:
-it still holds what those before them wrote. So the first process draws a name under which only
-these write, and tells it to each of the others, who ask for it under a name that is new, too.
+The store in which they exchange addresses belongs to ``torchrun`` and outlives them: it still holds
+the keys of earlier processes. So rank 0 draws a new key prefix for this start and sends it to each
+of the other ranks, which ask for it under a key that is new too.
 
-Then they choose the network between machines. Torch looks up the name of its machine for that, and
-on Debian and Ubuntu this name means 127.0.1.1, where no other machine reaches it.
+Then the ranks choose the network interface between machines. Torch would look up the host name,
+but on Debian and Ubuntu it resolves to 127.0.1.1, which other machines cannot reach.
 """
 
 import ipaddress
@@ -25,62 +25,62 @@ if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
 _PATIENCE = timedelta(minutes=10)
-"""How long a process waits for another to start."""
+"""How long a process waits for the others to start."""
 
 _PAUSE = 0.02
-"""Seconds between two looks at who has come."""
+"""Seconds between two checks for ranks that have joined."""
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
-"""Where torch looks for the interface, and a user may name it."""
+"""Environment variable with the network interface for torch. The user may set it."""
 
 _ADDRESS_OF_INTERFACE = 0x8915
-"""Linux's SIOCGIFADDR, which fills 16 bytes of a name and then a struct sockaddr_in."""
+"""Linux's SIOCGIFADDR. The result has 16 bytes of interface name, then a struct sockaddr_in."""
 
 
 class Meeting(NamedTuple):
-    """What processes know that have met."""
+    """The result of a rendezvous."""
 
     store: "Store"
-    """These processes alone use it."""
+    """A store that only these processes use."""
     second: "Store"
-    """The same by a connection of its own, for another thread."""
+    """The same store over a second connection, for another thread."""
     rank: int
     size: int
 
 
 def meet() -> Meeting:
-    """Meet the processes that the environment speaks of.
+    """Rendezvous with the processes that the environment variables describe.
 
     Raises:
-        UserError: one of them did not come.
-        ValueError: the environment does not say where to meet.
-        RuntimeError: the meeting place cannot be reached.
+        UserError: a process did not join.
+        ValueError: the environment has no rendezvous address.
+        RuntimeError: the rendezvous address cannot be reached.
     """
-    # Not every build of torch has them.
+    # Not every build of torch has these modules.
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
     second, _, _ = next(rendezvous("env://", timeout=_PATIENCE))
     name = agree(store, rank, size)
-    ours = PrefixStore(name, store)
+    prefixed = PrefixStore(name, store)
     if INTERFACE not in os.environ:
         master = os.environ.get("MASTER_ADDR", "")
-        interface = interface_of(address_to_others(ours, rank, size, master))
+        interface = interface_of(address_to_others(prefixed, rank, size, master))
         if interface is not None:
             os.environ[INTERFACE] = interface
-    return Meeting(ours, PrefixStore(name, second), rank, size)
+    return Meeting(prefixed, PrefixStore(name, second), rank, size)
 
 
 def agree(store: "Store", rank: int, size: int) -> str:
-    """Return a name that all processes of this start return, and no other ones ever.
+    """Return a unique name that all processes of this start agree on.
 
     Raises:
-        UserError: one of them did not come.
+        UserError: a process did not join.
     """
     name = uuid4().hex
     if rank == 0:
-        _tell(store, name, size)
+        _announce(store, name, size)
         return name
     store.set(f"heedful/{rank}", name)
     name = store.get(f"first/{name}").decode()
@@ -88,9 +88,9 @@ def agree(store: "Store", rank: int, size: int) -> str:
     return name
 
 
-def _tell(store: "Store", name: str, size: int) -> None:
-    """Tell each process the name of the first, until all have heard it."""
-    end = time.monotonic() + _PATIENCE.total_seconds()
+def _announce(store: "Store", name: str, size: int) -> None:
+    """Send the name of rank 0 to each rank until all have confirmed it."""
+    deadline = time.monotonic() + _PATIENCE.total_seconds()
     waiting = set(range(1, size))
     while waiting:
         for other in sorted(waiting):
@@ -98,56 +98,56 @@ def _tell(store: "Store", name: str, size: int) -> None:
                 waiting.remove(other)
             elif store.check([f"heedful/{other}"]):
                 store.set(f"first/{store.get(f'heedful/{other}').decode()}", name)
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             absent = ", ".join(map(str, sorted(waiting)))
             raise UserError(f"of {size} processes these did not join within {_PATIENCE}: {absent}")
         time.sleep(_PAUSE)
 
 
 def address_to_others(store: "Store", rank: int, size: int, master: str) -> str | None:
-    """Return the address at which other machines reach this process; None if there are none.
+    """Return the address at which other machines reach this process; None with a single machine.
 
     Args:
-        store: these processes alone use it.
-        rank: the number of this process.
-        size: how many there are.
-        master: name or address of the machine where they meet.
+        store: a store that only these processes use.
+        rank: rank of this process.
+        size: world size.
+        master: host name or address of the rendezvous machine.
     """
-    mine = _address_towards(master)
-    store.set(f"address/{rank}", mine or "")
-    everyone = store.multi_get([f"address/{number}" for number in range(size)])
-    away = [other for other in (each.decode() for each in everyone) if _leaves_the_machine(other)]
-    if not away:
+    own_address = _address_towards(master)
+    store.set(f"address/{rank}", own_address or "")
+    addresses = store.multi_get([f"address/{number}" for number in range(size)])
+    remote = [other for other in (each.decode() for each in addresses) if _is_remote(other)]
+    if not remote:
         return None
-    if mine is None or _leaves_the_machine(mine):
-        return mine
-    return _address_towards(away[0])  # they meet on this machine
+    if own_address is None or _is_remote(own_address):
+        return own_address
+    return _address_towards(remote[0])  # the rendezvous is on this machine
 
 
 def interface_of(address: str | None) -> str | None:
-    """Return the network interface of this machine that has an address, where that can be told."""
+    """Return the network interface of this machine with this address; None if unknown."""
     if address is None or sys.platform != "linux":
         return None
     import fcntl
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
         for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has no address
-                filled = fcntl.ioctl(
-                    asked, _ADDRESS_OF_INTERFACE, struct.pack("256s", name.encode())
+            with suppress(OSError):  # the interface has no address
+                reply = fcntl.ioctl(
+                    connection, _ADDRESS_OF_INTERFACE, struct.pack("256s", name.encode())
                 )
-                if socket.inet_ntoa(filled[20:24]) == address:
+                if socket.inet_ntoa(reply[20:24]) == address:
                     return name
     return None
 
 
 def _address_towards(machine: str) -> str | None:
-    """Return which address of this machine is on the way to another, if any is."""
-    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-        way.connect((machine, 9))  # which sends nothing
-        return str(way.getsockname()[0])
+    """Return the address of this machine on the route to another one, if there is a route."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        connection.connect((machine, 9))  # connecting a datagram socket sends nothing
+        return str(connection.getsockname()[0])
     return None
 
 
-def _leaves_the_machine(address: str) -> bool:
+def _is_remote(address: str) -> bool:
     return bool(address) and not ipaddress.ip_address(address).is_loopback

@@ -1,8 +1,8 @@
-"""How many tokens are computed at once: what fits, told beforehand or learnt when it did not.
+"""Micro-batch size: how many tokens fit into memory, measured in advance or after a failure.
 
-The loss of a step is a sum over its items, divided once by their count. So its items may be
-computed in as many portions as memory needs: that changes nothing but rounding, and which numbers
-dropout draws.
+The loss of a step is a sum over its items, divided once by their count. So a step can be split into
+as many micro-batches as memory requires. That changes only rounding and the random numbers of
+dropout.
 """
 
 import math
@@ -20,57 +20,57 @@ from heedful.host import waits
 from heedful.task import Say
 from heedful.training import random_state, ranks
 
-_LEAST_TOKENS = 256
-"""Below that ``auto`` does not go: one item may have more anyway."""
+_MIN_TOKENS = 256
+"""Lower limit of ``auto``: a single item may have more tokens anyway."""
 
-_MOST_ON_CPU = 8192
-"""More tokens at once are no faster on a CPU."""
+_MAX_ON_CPU = 8192
+"""Larger micro-batches are no faster on a CPU."""
 
 _CPU_SHARE, _DEVICE_SHARE = 0.25, 0.7
-"""Of the machine's memory, and of what is free on a device: what a step may keep until its backward
-pass. The rest is for what its products need besides, and for other programs."""
+"""Share of the machine's memory, or of a device's free memory, for the tensors saved for the
+backward pass. The rest is for temporary buffers and for other programs."""
 
 _STATE_BYTES = 12
-"""Of each weight that learns: its gradient and AdamW's two averages, all float32."""
+"""Bytes per trainable weight: its gradient and AdamW's two moments, all float32."""
 
 
 class Portions:
-    """A step's batches, in portions that fit into memory as far as is known.
+    """Splits the micro-batches of a step so that they fit into memory.
 
     Args:
-        fetch: rows and the epoch to a batch.
-        splits: whether a step's items may be computed apart.
-        say: takes each line meant for the user.
+        fetch: returns a batch from item positions and an epoch.
+        splits: whether micro-batches may be split further.
+        say: called with each line of output for the user.
     """
 
     def __init__(self, fetch: Callable[[Positions, int], Batch], *, splits: bool, say: Say) -> None:
         self._fetch, self._splits, self._say = fetch, splits, say
-        self._most = math.inf
+        self._max_tokens = math.inf
         self._largest = 0
 
     def batches(self, micro_batches: Sequence[Positions], epoch: int) -> list[Batch]:
-        """Make the batches of a step."""
+        """Return the batches of a step."""
         self._largest = 0
-        return [batch for items in micro_batches for batch in self._cut(items, epoch)]
+        return [batch for items in micro_batches for batch in self._split(items, epoch)]
 
-    def _cut(self, items: Positions, epoch: int) -> list[Batch]:
+    def _split(self, items: Positions, epoch: int) -> list[Batch]:
         batch = self._fetch(items, epoch)
         if len(items) == 1:
             return [batch]
-        if batch.num_positions <= self._most:
+        if batch.num_positions <= self._max_tokens:
             self._largest = max(self._largest, batch.num_positions)
             return [batch]
         middle = -(-len(items) // 2)
-        return [*self._cut(items[:middle], epoch), *self._cut(items[middle:], epoch)]
+        return [*self._split(items[:middle], epoch), *self._split(items[middle:], epoch)]
 
     def halve(self, step: int) -> None:
-        """Allow half as many tokens from now on, because the last batches did not fit.
+        """Halve the maximum number of tokens, because the last batches did not fit into memory.
 
         Args:
-            step: the step's number, from 1.
+            step: the step number, from 1.
 
         Raises:
-            UserError: there is nothing to halve.
+            UserError: the batches cannot be split further.
         """
         where = f"out of memory at step {step}"
         if ranks.size() > 1:
@@ -85,9 +85,9 @@ class Portions:
                 f"{where}, with one item at a time: give a smaller --max-length, or "
                 "--gradient-checkpointing"
             )
-        self._most = self._largest // 2
+        self._max_tokens = self._largest // 2
         self._say(
-            f"{where}: it is done again, and from now on at most {self._most:,} tokens are "
+            f"{where}: it is done again, and from now on at most {self._max_tokens:,} tokens are "
             "computed at once"
         )
 
@@ -95,49 +95,49 @@ class Portions:
 def tokens_that_fit(
     model: nn.Module, loss: Callable[[], Tensor], positions: int, device: torch.device
 ) -> int:
-    """Choose how many tokens to compute at once: a power of two.
+    """Return the micro-batch size in tokens, a power of two.
 
-    What the backward pass needs of one batch is measured. A CPU may keep a quarter of the machine's
-    memory for it, and 8,192 tokens at most; another device most of what is free, less what
-    gradients and the optimizer will take.
+    Measures the tensors that one batch saves for the backward pass. On a CPU they may take a
+    quarter of the machine's memory, and a micro-batch has at most 8,192 tokens. On other devices
+    they may take most of the free memory, minus the gradients and the optimizer state.
 
     Args:
-        model: what is trained, on the device.
-        loss: computes that of the batch.
-        positions: tokens and padding of the batch.
-        device: where that is.
+        model: the model to train, on the device.
+        loss: computes the loss of the batch.
+        positions: number of tokens in the batch, padding included.
+        device: device of the model.
 
     Returns:
-        The same in all processes: what the first one chose.
+        The choice of the first rank, the same on all ranks.
     """
-    random = random_state.of_device(device)
+    rng_state = random_state.of_device(device)
     model.train()
-    each = _kept_bytes(model, loss) / positions
-    random_state.restore(random, device)
+    bytes_per_token = _saved_bytes(model, loss) / positions
+    random_state.restore(rng_state, device)
     if waits(device):
-        learnt = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        free, most = torch.cuda.mem_get_info(device)[0] - _STATE_BYTES * learnt, math.inf
+        trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        free, limit = torch.cuda.mem_get_info(device)[0] - _STATE_BYTES * trainable, math.inf
         budget = _DEVICE_SHARE * free
     else:
         budget = _CPU_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        most = _MOST_ON_CPU
-    fits = max(min(budget / each, most), _LEAST_TOKENS)
-    chosen = 2 ** int(math.log2(fits)) if ranks.is_first() else 0
+        limit = _MAX_ON_CPU
+    num_tokens = max(min(budget / bytes_per_token, limit), _MIN_TOKENS)
+    chosen = 2 ** int(math.log2(num_tokens)) if ranks.is_first() else 0
     return int(ranks.total(torch.tensor(chosen)))
 
 
-def _kept_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
-    """Return the size of what a loss keeps for its backward pass, the model's weights left out."""
+def _saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
+    """Return the bytes that a loss saves for its backward pass, without the model's weights."""
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Any:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         total = loss()
-    del total  # only now may the memory of what is counted be used again
-    return sum(kept.values())
+    del total  # not earlier: it keeps the saved tensors alive, so that no address is reused
+    return sum(saved.values())

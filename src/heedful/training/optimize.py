@@ -1,4 +1,4 @@
-"""The optimizer: AdamW with decoupled weight decay, and none of it on biases and normalisation."""
+"""The optimizer: AdamW with decoupled weight decay, except on biases and normalisation layers."""
 
 from collections.abc import Iterable, Mapping
 from inspect import unwrap
@@ -14,9 +14,10 @@ STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's AdamW, without the wrappers that keep torch's compiler away from it.
+    """torch's AdamW without the wrappers that hide its methods from torch's compiler.
 
-    The first call of each imports the compiler, which takes seconds and is never used here.
+    The first call of each wrapper imports the compiler. That takes seconds, and heedful never uses
+    the compiler.
     """
 
     add_param_group = unwrap(torch.optim.AdamW.add_param_group)
@@ -34,26 +35,26 @@ def parameter_groups(
     head_learning_rate: float,
     weight_decay: float,
 ) -> list[dict[str, object]]:
-    """Split the trainable parameters by learning rate and by whether they decay.
+    """Split the trainable parameters by learning rate and weight decay.
 
-    Biases and the gains and offsets of normalisation are vectors, except the biases of distances;
-    everything that multiplies is a matrix. No decay on them is the rule of the original code of
-    BERT and XLNet.
+    Biases and normalisation parameters do not decay, as in the original code of BERT and XLNet.
+    They are told apart by shape: they are vectors, while weights are matrices. Relative position
+    biases are matrices, so they are told apart by name.
 
     Args:
-        model: what is trained.
-        learning_rate: of all but the head.
-        head: what learns at a rate of its own.
-        head_learning_rate: that rate.
-        weight_decay: of what decays.
+        model: the model to train.
+        learning_rate: learning rate of all parameters except the head's.
+        head: parameters of the head, which have their own learning rate.
+        head_learning_rate: learning rate of the head.
+        weight_decay: weight decay of the parameters that decay.
     """
-    of_head = {id(parameter) for parameter in head}
-    slow: list[nn.Parameter] = []
-    fast: list[nn.Parameter] = []
+    head_ids = {id(parameter) for parameter in head}
+    body_parameters: list[nn.Parameter] = []
+    head_parameters: list[nn.Parameter] = []
     decaying: set[int] = set()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (fast if id(parameter) in of_head else slow).append(parameter)
+            (head_parameters if id(parameter) in head_ids else body_parameters).append(parameter)
             if parameter.ndim > 1 and "bias" not in name:
                 decaying.add(id(parameter))
     return [
@@ -62,7 +63,10 @@ def parameter_groups(
             "lr": rate,
             "weight_decay": weight_decay if decayed else 0.0,
         }
-        for parameters, rate in ((slow, learning_rate), (fast, head_learning_rate))
+        for parameters, rate in (
+            (body_parameters, learning_rate),
+            (head_parameters, head_learning_rate),
+        )
         for decayed in (True, False)
     ]
 
@@ -77,9 +81,9 @@ def adamw(
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
 ) -> AdamW:
-    """Build AdamW (Loshchilov and Hutter 2019) with BERT's constants unless told otherwise.
+    """Build AdamW (Loshchilov and Hutter 2019), by default with BERT's hyperparameters.
 
-    The fused kernel reads each number once; on a CPU it is several times faster than the loop.
+    The fused kernel reads each value once. On a CPU it is several times faster than the loop.
     """
     groups = parameter_groups(
         model,
@@ -92,34 +96,35 @@ def adamw(
 
 
 def step_unless(stopped: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    """Take a step unless a flag says that the run stopped.
+    """Take an optimizer step unless a flag says that the run has stopped.
 
     Args:
-        stopped: on the device of the parameters, where the fused kernel reads it. Shape (), bool.
+        stopped: the flag, on the parameters' device, where the fused kernel reads it. Shape (),
+            bool.
         optimizer: made by `adamw`.
     """
     if not waits(stopped.device):
         if not stopped:
             optimizer.step()
         return
-    # By these two attributes torch's loss scaling, too, has the fused kernel leave all as it is.
+    # torch's GradScaler sets the same two attributes to make the fused kernel skip the update.
     optimizer.grad_scale, optimizer.found_inf = None, stopped.float()  # type: ignore[attr-defined]
     optimizer.step()
     del optimizer.grad_scale, optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def _ordered_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
-    """Return the parameters' names in the order the optimizer numbers them."""
+def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[str]:
+    """Return the parameter names in the order of the optimizer's indices."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     return [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the optimizer's state as tensors under ``parameter/state`` names."""
+    """Return the optimizer state as tensors named ``parameter/state``."""
     states = optimizer.state_dict()["state"]
     return {
         f"{name}/{key}": states[index][key]
-        for index, name in enumerate(_ordered_names(model, optimizer))
+        for index, name in enumerate(_parameter_names(model, optimizer))
         if index in states
         for key in STATE_NAMES
     }
@@ -128,31 +133,31 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer_tensors(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what :func:`optimizer_tensors` returned, shared out as the parameters are.
+    """Load the tensors of :func:`optimizer_tensors`, sharded as the parameters are.
 
     Raises:
-        UserError: the tensors are not those of this model's parameters.
+        UserError: the tensors do not match the model's parameters.
     """
-    names = _ordered_names(model, optimizer)
-    # Before the first step there is no state at all, and never one of what gets no gradient, such
-    # as the table of positions of a model that counts distances.
-    learnt = {name.rpartition("/")[0] for name in tensors} & {*names}
-    wanted = {f"{name}/{key}" for name in learnt for key in STATE_NAMES}
-    if wanted != set(tensors):
-        odd = sorted(wanted ^ set(tensors))[0]
-        raise UserError(f"optimizer state does not fit the model: {odd!r} is on one side only")
+    names = _parameter_names(model, optimizer)
+    # Before the first step there is no state. Parameters without a gradient never have one, such as
+    # the position embeddings of a model with relative positions.
+    updated = {name.rpartition("/")[0] for name in tensors} & {*names}
+    expected = {f"{name}/{key}" for name in updated for key in STATE_NAMES}
+    if expected != set(tensors):
+        mismatch = sorted(expected ^ set(tensors))[0]
+        raise UserError(f"optimizer state does not fit the model: {mismatch!r} is on one side only")
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    whole = optimizer.state_dict()
-    whole["state"] = {
-        index: {key: _like(tensors[f"{name}/{key}"], parameter) for key in STATE_NAMES}
+    state_dict = optimizer.state_dict()
+    state_dict["state"] = {
+        index: {key: _shard_like(tensors[f"{name}/{key}"], parameter) for key in STATE_NAMES}
         for index, (name, parameter) in enumerate(zip(names, parameters, strict=True))
-        if name in learnt
+        if name in updated
     }
-    optimizer.load_state_dict(whole)
+    optimizer.load_state_dict(state_dict)
 
 
-def _like(state: Tensor, parameter: Tensor) -> Tensor:
-    """Divide a state as its parameter is, if that is divided among processes."""
+def _shard_like(state: Tensor, parameter: Tensor) -> Tensor:
+    """Shard a state tensor as its parameter is, if the parameter is sharded."""
     if state.ndim == 0 or not hasattr(parameter, "full_tensor"):
         return state
     from heedful.training import sharding

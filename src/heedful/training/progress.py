@@ -1,4 +1,4 @@
-"""A progress bar on standard error: silent when that is neither a terminal nor a notebook."""
+"""Progress bars on standard error, shown only in a terminal or a notebook."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 from heedful.training import ranks
 
-if TYPE_CHECKING:  # rich is imported where it is needed: answers do without
+if TYPE_CHECKING:  # rich is imported lazily: predictions do not need it
     from rich.console import Console
 
     from heedful.training.loop import Done
 
 Item = TypeVar("Item")
 
-# The share of the newest step in the smoothed figures shown: about the last 20 steps.
-_NEWEST = 0.1
+# Weight of the newest step in the smoothed figures: averages about the last 20 steps.
+_SMOOTHING = 0.1
 
 
 _NOTEBOOK_WIDTH = 115
-"""Characters of a line: the bar takes one line, which a notebook can write anew."""
+"""Characters per line: the bar fits on one line, which a notebook can overwrite."""
 
 
 def console() -> "Console":
-    """Return the console for people: standard error, so that results can be piped.
+    """Return a console on standard error, so that standard output can be piped.
 
-    A notebook gets what a terminal gets, without colours: rich's own way there needs ipywidgets,
-    and shows a warning in place of the bar if they are not installed.
+    A notebook gets the terminal output without colours. Rich's own notebook output needs ipywidgets
+    and shows a warning instead of the bar if they are not installed.
     """
     from rich.console import Console
 
@@ -43,7 +43,7 @@ def console() -> "Console":
 
 @contextmanager
 def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None]]":
-    """Show a run's progress: give a function to call with each step."""
+    """Show the progress of a run; yield a function to call with each step."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -71,9 +71,9 @@ def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None
 
     def show(step: "Done") -> None:
         nonlocal loss, tokens, seconds
-        loss = step.loss if loss is None else loss + _NEWEST * (step.loss - loss)
-        tokens += _NEWEST * (step.tokens - tokens)
-        seconds += _NEWEST * (step.seconds - seconds)
+        loss = step.loss if loss is None else loss + _SMOOTHING * (step.loss - loss)
+        tokens += _SMOOTHING * (step.tokens - tokens)
+        seconds += _SMOOTHING * (step.seconds - seconds)
         bar.update(task, completed=step.step, loss=loss, rate=tokens / max(seconds, 1e-9))
 
     with bar:
@@ -81,7 +81,7 @@ def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None
 
 
 def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
-    """Pass items on and show how many have gone by; see `counting`."""
+    """Yield the items and show how many have passed; see `counting`."""
     with counting(what) as count:
         for item in items:
             yield item
@@ -90,13 +90,13 @@ def counted(items: Iterable[Item], what: str) -> Iterator[Item]:
 
 @contextmanager
 def counting(what: str, before: int = 0) -> Iterator[Callable[[int], None]]:
-    """Show how many items are done; how many will come is not known. Give a function to call.
+    """Show a count of items without a known total; yield a function that adds to the count.
 
-    Of several processes the first shows it.
+    Only the first rank shows it.
 
     Args:
-        what: stands before the number.
-        before: how many were done by a process before this one; the rate does without them.
+        what: label of the count.
+        before: number of items that an earlier process has done. They do not count in the rate.
     """
     from rich.progress import Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""``--prune``: take out the attention heads that matter least, before training goes on."""
+"""``--prune``: remove the least important attention heads before training continues."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -20,7 +20,7 @@ from heedful.training.examples import Examples
 from heedful.training.progress import counted
 
 CHOSEN = "pruned_heads.json"
-"""Which heads a run has lost: a resumed run takes out the same ones without measuring again."""
+"""File with the pruned heads: a resumed run removes the same heads without measuring again."""
 
 _BLOCKS = {
     "head_mask": "encoder block",
@@ -29,20 +29,20 @@ _BLOCKS = {
 }
 
 EXAMPLES = 512
-"""Items that importance is measured on, each in a batch of its own as in the paper."""
+"""Number of items to measure importance on, each in a separate batch as in the paper."""
 TOGETHER = 32
-"""Items of a batch where an item's loss depends on the others: alone, it has no slope."""
+"""Batch size if the loss of an item depends on the other items: one item alone has no gradient."""
 
 
 def check_prunable(model: Model, run: Path) -> None:
-    """Refuse a model of which no heads can be taken out, before anything is read for it.
+    """Reject a model whose heads cannot be pruned, before any data is read.
 
     Args:
-        model: is to go on training.
-        run: the run folder; where it says which heads go, the model need not tell.
+        model: the model to prune.
+        run: the run folder. If it already lists the pruned heads, importance is not measured again.
 
     Raises:
-        UserError: it has no such heads, or has not learnt the task yet.
+        UserError: the model has no prunable heads, or is not trained on the task yet.
     """
     if not model.head_masks():
         raise UserError(
@@ -56,28 +56,28 @@ def check_prunable(model: Model, run: Path) -> None:
 
 
 def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Path) -> str:
-    """Take heads out of a model by their importance for its loss (Michel et al. 2019).
+    """Prune the heads with the least importance for the loss (Michel et al. 2019).
 
     Args:
-        model: is changed; see `check_prunable`.
-        task: what it learnt.
-        examples: what importance is measured on.
-        share: of all heads, at least 0 and below 1.
-        run: the run folder, which remembers the choice.
+        model: the model, changed in place; see `check_prunable`.
+        task: the task of the model.
+        examples: the examples to measure importance on.
+        share: share of all heads to prune, at least 0 and below 1.
+        run: the run folder, which stores the choice.
 
     Returns:
-        What was done, for the user.
+        A summary for the user.
 
     Raises:
-        UserError: so many heads cannot be spared.
+        UserError: so many heads cannot be removed.
     """
     shapes = model.head_masks()
-    every = sum(blocks * heads for blocks, heads in shapes.values())
+    num_heads = sum(blocks * heads for blocks, heads in shapes.values())
     if (run / CHOSEN).is_file():
         chosen = _read(run / CHOSEN, shapes)
     else:
         importance = _importance(model, task, examples)
-        chosen = choose_heads(importance, round(share * every), model.config)
+        chosen = choose_heads(importance, round(share * num_heads), model.config)
         _write(run / CHOSEN, chosen)
     try:
         model.prune_heads(
@@ -89,15 +89,15 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
         (mask, block, heads) for mask, blocks in chosen.items() for block, heads in blocks.items()
     ]
     names = _BLOCKS if len(chosen) > 1 else {"head_mask": "block"}
-    which = "; ".join(
+    summary = "; ".join(
         f"{names[mask]} {n}: {', '.join(map(str, heads))}" for mask, n, heads in pruned
     )
     count = sum(len(heads) for _, _, heads in pruned)
-    return f"pruned {count} of {every} heads that matter least to the loss ({which})"
+    return f"pruned {count} of {num_heads} heads that matter least to the loss ({summary})"
 
 
 def _read(path: Path, shapes: Collection[str]) -> dict[str, dict[int, list[int]]]:
-    """Return the heads that were chosen, for each mask."""
+    """Return the stored heads of each mask."""
     stored = files.read_json(path)
     fields = {pruned_field(mask): mask for mask in shapes}
     if len(fields) == 1:
@@ -106,22 +106,22 @@ def _read(path: Path, shapes: Collection[str]) -> dict[str, dict[int, list[int]]
 
 
 def _write(path: Path, chosen: dict[str, dict[int, list[int]]]) -> None:
-    """Write them as the configuration has them: by the field, where there are several."""
+    """Write the heads in the format of the configuration: by field, if there are several."""
     fields = {pruned_field(mask): write_pruned_heads(heads) for mask, heads in chosen.items()}
     files.write_json(path, fields if len(fields) > 1 else next(iter(fields.values())))
 
 
 def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Tensor]:
-    """Measure how much each head matters. For each mask shape (L, H)."""
+    """Return the importance of each head. For each mask, shape (L, H)."""
     device = next(model.parameters()).device
 
     def loss(batch: Batch, masks: dict[str, Tensor]) -> tuple[Tensor, Tensor | float]:
         return task.loss(partial(model, **masks), batch), task.count(batch)
 
-    # Spread over the data, which may be in the order of its labels.
+    # Evenly spaced over the data, which may be sorted by label.
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
     size = TOGETHER if task.whole_batch else 1
     batches = (chosen[start : start + size].numpy() for start in range(0, len(chosen), size))
     rows = counted(batches, "batches weighed")
-    whole = (replace(examples.fetch(row, 0), copies=ranks.size()) for row in rows)  # on each rank
-    return importance_of_heads(model, (batch.to(device) for batch in whole), loss)
+    fetched = (replace(examples.fetch(row, 0), copies=ranks.size()) for row in rows)  # on each rank
+    return importance_of_heads(model, (batch.to(device) for batch in fetched), loss)

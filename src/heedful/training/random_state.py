@@ -1,4 +1,4 @@
-"""Every source of randomness a step draws from, as tensors."""
+"""The states of all random number generators that a step uses, as tensors."""
 
 from collections.abc import Mapping
 
@@ -10,27 +10,27 @@ from heedful.training import ranks
 
 
 def seed_apart(seed: int, step: int = 0) -> None:
-    """Have each rank but the first draw numbers of its own."""
+    """Seed each rank but the first differently, so that ranks draw different random numbers."""
     if not ranks.is_first():
         torch.manual_seed(hash((seed, step, ranks.rank())) % 2**63)
 
 
 def random_tensors() -> dict[str, Tensor]:
-    """Return the state of torch's generators: the CPU's of each rank, and each GPU's of this."""
+    """Return torch's RNG states: of the CPU on each rank, and of each GPU on this rank."""
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states |= {f"cuda:{i}": s for i, s in enumerate(torch.cuda.get_rng_state_all())}
     if ranks.size() > 1:
-        everyone = [torch.empty_like(states["cpu"]) for _ in range(ranks.size())]
-        dist.all_gather(everyone, states["cpu"])
-        states |= {_name(rank): state for rank, state in enumerate(everyone)}
+        states_of_ranks = [torch.empty_like(states["cpu"]) for _ in range(ranks.size())]
+        dist.all_gather(states_of_ranks, states["cpu"])
+        states |= {_name(rank): state for rank, state in enumerate(states_of_ranks)}
     return states
 
 
 def load_random_tensors(states: Mapping[str, Tensor], *, seed: int, step: int) -> None:
-    """Put back what :func:`random_tensors` returned; GPUs that are not here are left out.
+    """Restore the states of :func:`random_tensors`; skip GPUs that this machine does not have.
 
-    A rank that there was not yet draws numbers of its own.
+    A rank without a stored state gets a different seed.
     """
     state_of_rank = states.get(_name(ranks.rank()))
     if state_of_rank is not None:
@@ -43,7 +43,7 @@ def load_random_tensors(states: Mapping[str, Tensor], *, seed: int, step: int) -
 
 
 def of_device(device: torch.device) -> dict[str, Tensor]:
-    """Return the state of the generators that this process draws from on a device."""
+    """Return the states of the generators that this process uses on a device."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -51,7 +51,7 @@ def of_device(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Put back what :func:`of_device` returned."""
+    """Restore the states of :func:`of_device`."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"], device)

@@ -1,9 +1,9 @@
-"""Processes that train one model together. With a single one nothing here costs anything.
+"""Distributed training: collective operations over all ranks, free of cost with a single one.
 
-``torchrun`` starts them, and torch brings them together. A run's files, logs and messages have one
-writer, the first rank. Each rank takes its share of a step's items and of what is evaluated; losses
-and counts are summed over all ranks before anything is divided by them, and so are gradients: the
-weights stay the same on all.
+``torchrun`` starts the processes, and torch connects them. Only rank 0 writes files, logs and
+messages. Each rank computes its share of a step's items and of an evaluation. Losses and counts are
+summed over all ranks before any division, and gradients are summed too. So the weights stay the
+same on all ranks.
 """
 
 import logging
@@ -34,57 +34,57 @@ from heedful.training.watch import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
 
-_TOGETHER = 1024
-"""Items of a stream that each rank works on before they are put together."""
+_CHUNK = 1024
+"""Items of a stream that each rank processes between two gather operations."""
 
 _BACKENDS = "cpu:gloo,cuda:nccl"
 
 _PATIENCE = timedelta(days=1)
-"""How long a process waits for another: while that prepares the data, for example."""
+"""Timeout of collective operations, long enough for another process to prepare the data."""
 
-_MOST_FACTS = 3
-"""Of those that differ, how many a message tells."""
+_MAX_DIFFERENCES = 3
+"""Maximum number of differences in an error message."""
 
 
 @contextmanager
 def together(advice: str = "start all of them again") -> Iterator[None]:
-    """Meet the processes that ``torchrun`` started beside this one, if any, and part in the end.
+    """Join the process group of ``torchrun``, if any, and leave it at the end.
 
     Args:
-        advice: what the user does if one of them is killed.
+        advice: what the user can do if a process is killed.
 
     Raises:
-        UserError: the environment says that there are others, but they cannot be met or reached.
-        GoneError: one of them was killed.
+        UserError: the environment describes other processes, but they cannot be reached.
+        GoneError: a process was killed.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _met():
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or _is_initialized():
         yield
         return
-    cuda = torch.cuda.is_available()
-    if cuda:
+    has_cuda = torch.cuda.is_available()
+    if has_cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     with watching(advice) as meeting:
         try:
-            with _reaching_others():
+            with _explaining_unreachable():
                 dist.init_process_group(
-                    _BACKENDS if cuda else "gloo",
+                    _BACKENDS if has_cuda else "gloo",
                     store=meeting.store,
                     rank=meeting.rank,
                     world_size=meeting.size,
                     timeout=_PATIENCE,
                 )
-            if not is_first():  # so that what is said of a model's weights is said once
+            if not is_first():  # print warnings about a model's weights only once
                 logging.getLogger("heedful").setLevel(logging.ERROR)
             yield
             barrier()
         finally:
-            if _met():
+            if _is_initialized():
                 dist.destroy_process_group()
 
 
 @contextmanager
-def _reaching_others() -> Iterator[None]:
-    """Say what the user can do where processes that met cannot reach each other."""
+def _explaining_unreachable() -> Iterator[None]:
+    """Tell the user what to do if the processes have met but cannot reach each other."""
     try:
         with noticing_who_is_gone():
             yield
@@ -97,27 +97,27 @@ def _reaching_others() -> Iterator[None]:
 
 
 def rank() -> int:
-    """Return the number of this process, from 0."""
-    return dist.get_rank() if _met() else 0
+    """Return the rank of this process, from 0."""
+    return dist.get_rank() if _is_initialized() else 0
 
 
 def size() -> int:
-    """Return how many processes train together."""
-    return dist.get_world_size() if _met() else 1
+    """Return the world size: the number of processes."""
+    return dist.get_world_size() if _is_initialized() else 1
 
 
 def is_first() -> bool:
-    """Tell whether this process writes files, logs and messages."""
+    """Return whether this is rank 0, which writes files, logs and messages."""
     return rank() == 0
 
 
 def said_once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what says a line in the first process, and nothing in all others."""
+    """Return ``say`` on the first rank and a function without effect on all others."""
     return say if is_first() else lambda line: None
 
 
 def total(tensor: Tensor) -> Tensor:
-    """Return the sum of a tensor over all processes."""
+    """Return the sum of a tensor over all ranks."""
     if size() == 1:
         return tensor
     summed = tensor.clone()
@@ -126,21 +126,21 @@ def total(tensor: Tensor) -> Tensor:
 
 
 def any_of(flags: Sequence[bool]) -> list[bool]:
-    """Return for each flag whether it holds in any process."""
+    """Return for each flag whether it is set on any rank."""
     if size() == 1:
         return list(flags)
     return [count > 0 for count in total(torch.tensor(flags, dtype=torch.int64)).tolist()]
 
 
 def barrier() -> None:
-    """Wait until every process is here."""
+    """Wait until all ranks have reached this call."""
     if size() > 1:
         dist.barrier()
 
 
 @contextmanager
 def first_before_others() -> Iterator[None]:
-    """Let the first rank do something alone, then all others at once: they find what it wrote."""
+    """Run the context on the first rank, then on all others, which find the files it wrote."""
     if not is_first():
         barrier()
     yield
@@ -149,26 +149,26 @@ def first_before_others() -> Iterator[None]:
 
 
 def check_same(facts: Mapping[str, object]) -> None:
-    """Check that all processes know the same; every one waits for the others.
+    """Check that all ranks have the same facts. This is a collective operation.
 
     Raises:
-        UserError: naming what differs.
+        UserError: the facts differ; the error names the differences.
     """
     if size() == 1:
         return
-    everyone: list[Any] = [None] * size()
-    dist.all_gather_object(everyone, dict(facts))
-    for number, other in enumerate(everyone):
-        for name, fact in everyone[0].items():
+    facts_of_ranks: list[Any] = [None] * size()
+    dist.all_gather_object(facts_of_ranks, dict(facts))
+    for number, other in enumerate(facts_of_ranks):
+        for name, fact in facts_of_ranks[0].items():
             if other.get(name) != fact:
                 differences = "; ".join(
-                    list(_differences(name, fact, other.get(name)))[:_MOST_FACTS]
+                    list(_differences(name, fact, other.get(name)))[:_MAX_DIFFERENCES]
                 )
                 raise SharedError(f"processes 0 and {number} do not start alike: {differences}")
 
 
 def _differences(name: str, one: object, other: object) -> Iterator[str]:
-    """Yield what is not the same in two processes; of dictionaries the values that differ alone."""
+    """Yield the differences between two processes; for dictionaries, those of their values."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys()):
             if one.get(key) != other.get(key):
@@ -180,7 +180,7 @@ def _differences(name: str, one: object, other: object) -> Iterator[str]:
 
 
 def everyone(item: Item) -> list[Item]:
-    """Return what each process has, by their order."""
+    """Return the items of all ranks, in rank order."""
     if size() == 1:
         return [item]
     items: list[Any] = [None] * size()
@@ -190,7 +190,7 @@ def everyone(item: Item) -> list[Item]:
 
 @contextmanager
 def naming_the_process() -> Iterator[None]:
-    """Say in errors of all ranks but the first whose they are; what all know one of them tells."""
+    """Name the rank in errors of all ranks but the first; report a shared error only once."""
     try:
         with noticing_who_is_gone():
             yield
@@ -213,15 +213,15 @@ def naming_the_process() -> Iterator[None]:
 
 
 class SharedError(UserError):
-    """What one process met, or several, and all know of."""
+    """An error on one or more ranks that all ranks know of."""
 
 
 @contextmanager
 def failing_together() -> Iterator[None]:
-    """Have an error that one process meets end all of them. No collective call goes in here.
+    """Raise an error of one rank on all ranks. The context must not contain collective operations.
 
     Raises:
-        UserError: on all processes, what the first of those that met one did.
+        UserError: on all ranks, the error of the first rank that has one.
     """
     if size() == 1:
         yield
@@ -231,31 +231,31 @@ def failing_together() -> Iterator[None]:
         yield
     except (UserError, OSError) as raised:
         error = raised
-    _share(error)
+    _raise_everywhere(error)
 
 
-def _share(error: Exception | None) -> None:
+def _raise_everywhere(error: Exception | None) -> None:
     message = None if error is None else message_of(error)
-    everyone: list[str | None] = [None] * size()
-    dist.all_gather_object(everyone, message)
-    for number, message in enumerate(everyone):
+    messages: list[str | None] = [None] * size()
+    dist.all_gather_object(messages, message)
+    for number, message in enumerate(messages):
         if message is not None:
-            alike = everyone[0] == message
+            alike = messages[0] == message
             raise SharedError(message if alike else f"process {number}: {message}") from error
 
 
 class Part(NamedTuple):
-    """What one rank computes of a micro-batch."""
+    """One rank's part of a micro-batch."""
 
     items: NDArray[np.int64]
     copies: int
-    """How many ranks compute the very same: each counts so much less."""
+    """Number of ranks that compute the same items: each loss is divided by it."""
 
 
 def part(items: NDArray[np.int64]) -> Part:
     """Return this rank's part of the items of a micro-batch.
 
-    Where there are fewer items than ranks, all ranks compute all of them: none is left without.
+    With fewer items than ranks, every rank computes all items, so that no rank has none.
     """
     if len(items) < size():
         return Part(items, size())
@@ -265,35 +265,35 @@ def part(items: NDArray[np.int64]) -> Part:
 def joined(
     compute: Callable[[Iterator[Item]], Iterator[Any]], stream: Iterable[Item]
 ) -> Iterator[Any]:
-    """Yield what is computed for each item of a stream, in order; each rank computes its share.
+    """Yield the results for all items of a stream, in order; each rank computes its share.
 
     Args:
-        compute: from a stream of items to a stream of what is computed for each.
-        stream: the same on all ranks.
+        compute: maps a stream of items to a stream of results.
+        stream: the items, the same on all ranks.
 
     Raises:
-        UserError: on all ranks, what one of them met.
+        UserError: on all ranks, the error of one of them.
     """
     if size() == 1:
         yield from compute(iter(stream))
         return
-    answers = compute(islice(iter(stream), rank(), None, size()))
+    results = compute(islice(iter(stream), rank(), None, size()))
     blocks: list[Any] = [None] * size()
     while True:
         block: list[Any] = []
         with failing_together():
-            block = list(islice(answers, _TOGETHER))
+            block = list(islice(results, _CHUNK))
         dist.all_gather_object(blocks, block)
         yield from _interleaved(blocks)
-        if len(blocks[0]) < _TOGETHER:  # the first has the most
+        if len(blocks[0]) < _CHUNK:  # the first rank has the most items
             return
 
 
 def to_first(items: list[Item]) -> list[Item] | None:
-    """Give the first rank what all have computed of their shares, in order; all others get None.
+    """Gather the results of all ranks on the first, in order; all other ranks get None.
 
     Args:
-        items: as of every ``size()``-th item from number ``rank()`` on.
+        items: results for every ``size()``-th item, starting from number ``rank()``.
     """
     if size() == 1:
         return items
@@ -303,12 +303,12 @@ def to_first(items: list[Item]) -> list[Item] | None:
 
 
 def to_all(items: list[Item]) -> list[Item]:
-    """Return what all have computed of their shares, in order; see `to_first`."""
+    """Gather the results of all ranks on every rank, in order; see `to_first`."""
     return _interleaved(everyone(items))
 
 
 def from_first(item: Item) -> Item:
-    """Return what the first rank has."""
+    """Return the item of the first rank."""
     if size() == 1:
         return item
     items = [item]
@@ -323,66 +323,67 @@ def _interleaved(lists: Sequence[list[Item]]) -> list[Item]:
 
 
 def gathered(tensor: Tensor, padding: int = 0) -> Tensor:
-    """Return the rows of all ranks under each other.
+    """Return the concatenated rows of all ranks.
 
-    Each rank computes the same from them and takes a share of 1 to ``size()``. Gradients reach this
-    rank's rows alone, as many times larger: summed over the ranks they are those of the whole.
+    Every rank computes the same loss from them and weights it by 1 / ``size()``. Gradients reach
+    only this rank's rows, multiplied by ``size()``. Summed over the ranks, they are the gradients
+    of the whole loss.
 
     Args:
         tensor: shape (R, D); R and D may differ between ranks.
-        padding: fills the columns that a rank does not have.
+        padding: value of missing columns.
 
     Returns:
-        Shape (sum of R, greatest D).
+        Shape (sum of R, maximum D).
     """
     if size() == 1:
         return tensor
     shape = torch.tensor(tensor.shape, device=tensor.device)
     shapes = [torch.empty_like(shape) for _ in range(size())]
     dist.all_gather(shapes, shape)
-    most = torch.stack(shapes).amax(0).tolist()
-    padded = tensor.new_full(most, padding)
+    max_shape = torch.stack(shapes).amax(0).tolist()
+    padded = tensor.new_full(max_shape, padding)
     padded[: len(tensor), : tensor.shape[1]] = tensor.detach()
-    everyone = [torch.empty_like(padded) for _ in range(size())]
-    dist.all_gather(everyone, padded)
+    blocks = [torch.empty_like(padded) for _ in range(size())]
+    dist.all_gather(blocks, padded)
     if tensor.requires_grad:
         attached = padded.clone()
         attached[: len(tensor), : tensor.shape[1]] = tensor
         attached.register_hook(lambda gradient: gradient * size())  # type: ignore[no-untyped-call]
-        everyone[rank()] = attached
-    rows = [int(each[0]) for each in shapes]
-    return torch.cat([block[:count] for block, count in zip(everyone, rows, strict=True)])
+        blocks[rank()] = attached
+    counts = [int(each_shape[0]) for each_shape in shapes]
+    return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
 
 
 def add_gradients(model: nn.Module) -> None:
-    """Add up the gradients of all ranks; a parameter has one if it has one on any rank."""
+    """All-reduce the gradients; a parameter gets a gradient if it has one on any rank."""
     if size() == 1:
         return
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    there = any_of([parameter.grad is not None for parameter in parameters])
-    for parameter, wanted in zip(parameters, there, strict=True):
-        if wanted and parameter.grad is None:
+    has_gradient = any_of([parameter.grad is not None for parameter in parameters])
+    for parameter, needed in zip(parameters, has_gradient, strict=True):
+        if needed and parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     sums = torch.cat([gradient.flatten() for gradient in gradients])
     dist.all_reduce(sums)
-    at = 0
+    start = 0
     for gradient in gradients:
-        gradient.copy_(sums[at : at + gradient.numel()].view_as(gradient))
-        at += gradient.numel()
+        gradient.copy_(sums[start : start + gradient.numel()].view_as(gradient))
+        start += gradient.numel()
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Return what this process has of a tensor that processes may divide."""
+    """Return this rank's shard of a tensor, or the tensor itself if it is not sharded."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def send_weights(model: nn.Module) -> None:
-    """Give all ranks the weights of the first."""
+    """Broadcast the weights of the first rank."""
     if size() > 1:
         for tensor in model.state_dict().values():
             dist.broadcast(tensor, 0)
 
 
-def _met() -> bool:
+def _is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()

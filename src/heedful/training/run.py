@@ -1,7 +1,7 @@
-"""The one order of steps in which a run comes about, whatever it learns from.
+"""Set up and run a training, in the same order of steps for every task.
 
-Decide what is learnt, start the model, open the folder, encode the data, train, finish. Scoring is
-handed in: it needs what comes after training.
+Decide the task, create the model, open the run folder, encode the data, train, finish. The caller
+passes in the scoring, which depends on modules above training.
 """
 
 import math
@@ -61,29 +61,29 @@ from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
 
 Retell = Callable[[AnyTask, Recipe, Say], Recipe]
-"""Has the teacher of a recipe write texts, and returns a recipe that learns from them."""
+"""Makes a recipe's teacher generate texts and returns a recipe that trains on them."""
 
 Score = Callable[[Start, RunRecord, Iterable[Any]], dict[str, Any]]
-"""Scores a model as it is, on records with their truth."""
+"""Evaluates the current model on labelled records."""
 
 
 def train(
     kind: type[AnyTask], recipe: Recipe, *, score: Score, retell: Retell, say: Say
 ) -> Outcome | None:
-    """Train a model for a task and leave a run folder.
+    """Train a model for a task and write a run folder.
 
     Args:
-        kind: what is to be learnt.
-        recipe: what from, how, and where to.
-        score: scores the model while it trains.
-        retell: has a teacher of texts write them.
-        say: takes each line meant for the user.
+        kind: the task.
+        recipe: the data, the settings and the run folder.
+        score: evaluates the model during training.
+        retell: makes a text-generating teacher write the training texts.
+        say: called with each line of output for the user.
 
     Returns:
-        How it ended; None where the run is to go on but is finished.
+        How the run ended; None if the run to resume is already finished.
 
     Raises:
-        UserError: wrong input of any kind, before anything is written where that can be told.
+        UserError: any invalid input; where possible, before anything is written.
     """
     data, out = recipe.data, recipe.run.out
     device = prepare_device(recipe.training)
@@ -91,21 +91,21 @@ def train(
     record = _record(kind, recipe)
     if _is_finished(kind, recipe, record, say):
         return None
-    if damage := _damage(kind, recipe):
-        say(damage)
-    task, record = _decided(kind, recipe, record)
+    if message := _damage_report(kind, recipe):
+        say(message)
+    task, record = _decide(kind, recipe, record)
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
     start = _start(task, recipe, say)
-    if not in_parts(recipe.training):  # else each process moves its part there
+    if not in_parts(recipe.training):  # otherwise each rank moves its own shard
         start.model.to(device)
-    lessons = _lessons(task, recipe, start, device)
-    with ExitStack() as holding:
+    lessons = _distillation(task, recipe, start, device)
+    with ExitStack() as stack:
         with ranks.failing_together():
             if ranks.is_first():
-                holding.enter_context(held(out))
-        check_run(recipe.run, record)  # again: another training may have been there meanwhile
+                stack.enter_context(held(out))
+        check_run(recipe.run, record)  # again: another training may have used the folder meanwhile
         ranks.check_same(facts_of(record))
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
             if ranks.is_first():
@@ -114,47 +114,47 @@ def train(
         with data_folder(out) as folder:
             with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
                 dev = _dev(task, recipe, start, folder)
-                asked = recipe
+                original_recipe = recipe
                 if task.taught_by == "texts" and recipe.teaching.teacher is not None:
                     with ranks.first_before_others():
                         recipe = retell(task, recipe, say)
                 task, start, examples = _examples(task, recipe, start, folder, say)
                 if data.prune is not None:
-                    assert isinstance(examples, Examples)  # of a task that has answers
+                    assert isinstance(examples, Examples)  # only tasks with answers are pruned
                     with ranks.first_before_others():
                         say(prune(start.model, task, examples, data.prune, out))
             if ranks.is_first():
                 forget_old(out)
             ranks.send_weights(start.model)
-            what, start = trained(start, recipe.training, device, in_passes=_in_passes(recipe))
-            record = _record(kind, asked, task=task, max_length=start.max_length)
-            scored = partial(_score, score, start, record, dev) if dev else None
-            run = _run(what, lessons or task, task, recipe, start, examples, record, scored, say)
+            wrapped, start = trained(start, recipe.training, device, in_passes=_in_passes(recipe))
+            record = _record(kind, original_recipe, task=task, max_length=start.max_length)
+            scorer = partial(_score, score, start, record, dev) if dev else None
+            run = _run(wrapped, lessons or task, task, recipe, start, examples, record, scorer, say)
             say(task.card())
-            say(_card(run, examples, device))
+            say(_summary(run, examples, device))
             outcome = fit(run)
     task.clean_up(recipe)
     return outcome
 
 
 def _in_passes(recipe: Recipe) -> bool:
-    """Tell whether each process calls the model as often as its own texts need."""
+    """Return whether the ranks may call the model different numbers of times in a step."""
     return getattr(recipe.options, "objective", None) == "plm"
 
 
-def _card(run: Run, examples: Examples | Stream, device: torch.device) -> str:
-    """Say how it learns, and where."""
-    unlearnt = run.total_steps == 1 and not run.work.factor(0)
+def _summary(run: Run, examples: Examples | Stream, device: torch.device) -> str:
+    """Return a line that sums up the training settings and the device."""
+    no_update = run.total_steps == 1 and not run.work.factor(0)
     warning = "; the warm-up takes the only step, at a rate of 0: give --warmup 0"
     return (
         f"{examples.card}, {amount(run.total_steps, 'step')} of {run.settings.batch_size}, "
         f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
-        f"{run.precision.name} on {device} ({run.precision.reason}){warning if unlearnt else ''}"
+        f"{run.precision.name} on {device} ({run.precision.reason}){warning if no_update else ''}"
     )
 
 
 def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Say) -> bool:
-    """Tell whether the run to go on with is finished, and tidy it if it was killed just then."""
+    """Return whether the run to resume is finished; if it was killed right then, clean it up."""
     with ranks.failing_together():
         if ranks.is_first():
             bring_back(recipe.run, record, say)
@@ -167,8 +167,8 @@ def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Sa
     return True
 
 
-def _decided(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[AnyTask, RunRecord]:
-    """Return what is learnt, and the record with what its settings do not say of that."""
+def _decide(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[AnyTask, RunRecord]:
+    """Return the task, and the record with the task fields that the settings do not contain."""
     task = kind.decide(recipe)
     record = replace(record, goal={name: getattr(task, name) for name in kind.unsaid})
     check_goal(recipe.run, record)
@@ -187,24 +187,24 @@ def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
 
 
 def dev_rule(recipe: Recipe) -> LongText:
-    """Return what is read of a long text of the development data.
+    """Return how long texts of the development data are handled.
 
-    What the recipe says of those to learn from, so that a step is chosen by what was learnt; else
-    what answers read of them.
+    The rule is the one for the training data, so that the best step is chosen on the same input.
+    Without one, it is the rule for predictions.
     """
-    told: LongText | None = getattr(recipe.data, "long_text", None)  # pairs to translate have none
-    return told or PredictSettings().long_text
+    rule: LongText | None = getattr(recipe.data, "long_text", None)  # parallel data has none
+    return rule or PredictSettings().long_text
 
 
 def _dev(
     task: AnyTask, recipe: Recipe, start: Start, folder: Path
 ) -> Callable[[], Iterator[Any]] | None:
-    """Return what gives the records of the development data that can be scored, if there is any.
+    """Return a function that yields the scorable development records; None without such data.
 
-    They are encoded once: what cannot be scored is said before anything is learnt.
+    Encode all records once, so that errors in them show before training starts.
 
     Raises:
-        UserError: naming the file and line.
+        UserError: a record is invalid; the error names the file and line.
     """
     if not recipe.data.dev:
         return None
@@ -212,7 +212,7 @@ def _dev(
     fit = Fit(max_length=start.max_length, rule=dev_rule(recipe))
 
     def records() -> Iterator[Any]:
-        return task.scorable(read(), lambda line: None)  # said by `Task.check_files`
+        return task.scorable(read(), lambda line: None)  # `Task.check_files` has reported these
 
     def checked(share: Iterator[Any]) -> Iterator[None]:
         for _ in task.encode(share, start.tokenizer, fit, labelled=True):
@@ -226,9 +226,9 @@ def _dev(
 def _examples(
     task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say
 ) -> tuple[AnyTask, Start, Examples | Stream]:
-    """Prepare the training data, or what reads it by stream."""
+    """Prepare the training data, or the stream that reads it."""
     training, alike = recipe.training, _alike(task, recipe, start)
-    # A student of hidden states gives those of each token, of padding, too.
+    # A student that learns hidden states needs those of all tokens, padding included.
     unpadded = start.model.learns_unpadded and not recipe.teaching.hidden_weight
     most_padding = math.inf if alike or unpadded else PASS_PADDING
     if task.streams(recipe):
@@ -246,17 +246,17 @@ def _examples(
 
 
 def _alike(task: AnyTask, recipe: Recipe, start: Start) -> bool:
-    """Return whether the items of a step have similar lengths."""
+    """Return whether to group items of similar length into a step."""
     if recipe.training.group_by_length is not None:
         return recipe.training.group_by_length
-    # Pairs that are alike on both sides are alike in more than length, and teach less.
+    # Pairs of similar length on both sides are alike in other ways too: a step would teach less.
     return not (task.two_sided and start.model.learns_unpadded)
 
 
-def _lessons(
+def _distillation(
     task: AnyTask, recipe: Recipe, start: Start, device: torch.device
 ) -> Distillation | None:
-    """Return how a teacher's scores are learnt, if there is one that gives scores."""
+    """Return the distillation, if there is a teacher whose scores are the targets."""
     if recipe.teaching.teacher is None or task.taught_by in (None, "texts"):
         return None
     precision = choose_precision(recipe.training.precision, device)
@@ -264,10 +264,10 @@ def _lessons(
 
 
 def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
-    """Refuse a metric that the task does not have, and options of evaluations where there are none.
+    """Reject a metric that the task does not have, and evaluation options without --dev.
 
     Raises:
-        UserError: naming the option.
+        UserError: an option is invalid; the error names it.
     """
     training = recipe.training
     if training.metric is not None:
@@ -278,7 +278,7 @@ def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
 
 
 def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
-    """Make settings fit for JSON: paths as text."""
+    """Convert settings to JSON types: paths become strings."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Path):
@@ -291,7 +291,7 @@ def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
 def _record(
     kind: type[AnyTask], recipe: Recipe, *, task: AnyTask | None = None, max_length: int = 0
 ) -> RunRecord:
-    """Return what the folder says of a run; what it learns is known once it has been decided."""
+    """Return the record of a run; its goal stays empty until the task is decided."""
     settings: dict[str, Any] = {}
     for group in (recipe.data, recipe.options, recipe.columns, recipe.training):
         settings |= asdict(group)
@@ -299,33 +299,33 @@ def _record(
         settings |= asdict(recipe.teaching)
     if recipe.teaching.student_layers is not None:
         settings["model"] = recipe.teaching.teacher
-    dev = recipe.data.dev and fingerprint(recipe.data.dev, folders=_in_folders(recipe))
+    dev = recipe.data.dev and fingerprint(recipe.data.dev, folders=_reads_images(recipe))
     return RunRecord(
         task=kind.name,
         goal={} if task is None else plain_values(asdict(task)),
         max_length=max_length,
         settings=plain_values(settings),
-        data=[asdict(file) for file in _prints(kind, recipe)],
+        data=[asdict(file) for file in _fingerprints(kind, recipe)],
         versions=versions(),
         teacher=teacher_print(recipe.teaching),
         dev=[asdict(file) for file in dev] if dev else None,
     )
 
 
-def _damage(kind: type[AnyTask], recipe: Recipe) -> str | None:
-    if kind.streams(recipe):  # it is not read beforehand
+def _damage_report(kind: type[AnyTask], recipe: Recipe) -> str | None:
+    if kind.streams(recipe):  # a stream is not read in advance
         return None
     return count_damaged(recipe.data.train, recipe.columns.encoding)
 
 
-def _prints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
+def _fingerprints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
     if kind.streams(recipe):
         return shard_prints(find_shards(recipe.data.train))
-    return fingerprint(recipe.data.train, folders=_in_folders(recipe))
+    return fingerprint(recipe.data.train, folders=_reads_images(recipe))
 
 
 def facts_of(record: RunRecord) -> dict[str, Any]:
-    """Return what has to be the same in all processes; files by name, so that one is told of."""
+    """Return what all ranks must have in common; files by name, so that an error can name one."""
     facts = asdict(record)
     for name in ("data", "dev"):
         facts[name] = {
@@ -335,7 +335,7 @@ def facts_of(record: RunRecord) -> dict[str, Any]:
     return facts
 
 
-def _in_folders(recipe: Recipe) -> bool:
+def _reads_images(recipe: Recipe) -> bool:
     return recipe.columns.format == "images"
 
 
@@ -346,8 +346,8 @@ def _score(
 
 
 def _run(
-    what: Trained,
-    learnt: AnyTask | Distillation,
+    wrapped: Trained,
+    objective: AnyTask | Distillation,
     task: AnyTask,
     recipe: Recipe,
     start: Start,
@@ -356,14 +356,14 @@ def _run(
     score: Callable[[], dict[str, Any]] | None,
     say: Say,
 ) -> Run:
-    """Put together what is trained."""
-    training, model, head_rate = recipe.training, what.model, recipe.training.head_learning_rate
-    usual = training.usual(from_scratch=recipe.from_scratch)
-    rate = training.learning_rate or usual.rate(start.model.config)
+    """Assemble the run: model, optimizer, data, schedule and precision."""
+    training, model, head_rate = recipe.training, wrapped.model, recipe.training.head_learning_rate
+    defaults = training.usual(from_scratch=recipe.from_scratch)
+    rate = training.learning_rate or defaults.rate(start.model.config)
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
-    total_steps = training.total_steps(steps_per_epoch, usual)
+    total_steps = training.total_steps(steps_per_epoch, defaults)
     work = Work(
         model=model,
         optimizer=adamw(
@@ -377,9 +377,9 @@ def _run(
         ),
         plan=examples.plan,
         fetch=partial(_fetch, examples),
-        loss=learnt.loss,
-        count=learnt.count,
-        exchange=what.exchange,
+        loss=objective.loss,
+        count=objective.count,
+        exchange=wrapped.exchange,
         factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
         epoch_of=examples.epoch_of if isinstance(examples, Stream) else int,
         device=device,
@@ -402,16 +402,16 @@ def _run(
         save=partial(_save, task, start, record),
         say=say,
         scaler=torch.amp.GradScaler(device.type) if precision.dtype is torch.float16 else None,
-        whole=what.whole,
+        whole=wrapped.whole,
         average=None if training.ema is None else MovingAverage(model, training.ema),
     )
 
 
 def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, say: Say) -> None:
-    """Measure with the longest item how many tokens fit into memory at once.
+    """Measure with the longest item how many tokens fit into memory.
 
     Raises:
-        UserError: torch puts the weights together in the middle of what would be measured.
+        UserError: torch shards or replicates the model, so it would gather weights in between.
     """
     if work.exchange is not None:
         raise UserError(
@@ -432,13 +432,13 @@ def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, s
 
 
 def _fetch(examples: Examples | Stream, items: Positions, epoch: int) -> Batch:
-    """Make a batch of what this process computes of some items."""
+    """Return the batch of this rank's share of the items."""
     items, copies = ranks.part(items)
     return replace(examples.fetch(items, epoch), copies=copies)
 
 
 def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:
-    """Write everything that answers need, and what says what they are."""
+    """Write everything that predictions need, and the model card."""
     start.model.save_pretrained(folder)
     start.tokenizer.save_pretrained(folder)
     write_card(folder, record, purpose=task.card(), example=task.example)

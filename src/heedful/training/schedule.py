@@ -1,8 +1,8 @@
-"""Learning-rate schedules: pure functions from a step to a share of the highest learning rate.
+"""Learning-rate schedules: pure functions from a step to a factor of the peak learning rate.
 
-Step 0 is the first optimizer step; a warm-up starts it at a share of 0. The seven curves and the
-constructors below give the numbers of the reference library at every step, those beyond the end
-included, so that a recipe found elsewhere means the same here.
+Step 0 is the first optimizer step; a warm-up starts with a factor of 0. The seven curves and the
+constructors below match the reference library at every step, even beyond the end. So a published
+recipe gives the same learning rates.
 """
 
 import math
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Curve(Protocol):
-    """A schedule: the share of the highest learning rate to use at a step."""
+    """A schedule: the factor of the peak learning rate at each step."""
 
     def __call__(self, step: int, *, warmup_steps: int, total_steps: int) -> float:
-        """Return the share at ``step`` of ``total_steps``, after ``warmup_steps``."""
+        """Return the factor at ``step`` of ``total_steps``, with ``warmup_steps`` of warm-up."""
 
 
 def constant(step: int, *, warmup_steps: int, total_steps: int) -> float:
@@ -35,7 +35,7 @@ def constant_with_warmup(step: int, *, warmup_steps: int, total_steps: int) -> f
 
 
 def linear(step: int, *, warmup_steps: int, total_steps: int) -> float:
-    """Rise to 1, then fall to 0 in a straight line: BERT's own schedule (Devlin et al. 2019)."""
+    """Rise to 1, then fall linearly to 0: the schedule of BERT (Devlin et al. 2019)."""
     if step < warmup_steps:
         return step / warmup_steps
     return max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))
@@ -44,7 +44,7 @@ def linear(step: int, *, warmup_steps: int, total_steps: int) -> float:
 def cosine(step: int, *, warmup_steps: int, total_steps: int, cycles: float = 0.5) -> float:
     """Rise to 1, then follow ``cycles`` waves of a cosine; half a wave ends at 0.
 
-    Beyond the end the wave goes on, so the share rises again.
+    Beyond the end the wave goes on, so the factor rises again.
     """
     if step < warmup_steps:
         return step / warmup_steps
@@ -67,28 +67,28 @@ def cosine_with_restarts(
 def polynomial(
     step: int, *, warmup_steps: int, total_steps: int, end: float = 0.0, power: float = 1.0
 ) -> float:
-    """Rise to 1, then fall to ``end`` as a polynomial of degree ``power``; 1 is a straight line."""
+    """Rise to 1, then fall to ``end`` as a polynomial of degree ``power``; 1 is linear."""
     if step < warmup_steps:
         return step / warmup_steps
     if step >= total_steps:
         return end
-    left = 1.0 - _progress(step, warmup_steps, total_steps)
-    return (1.0 - end) * math.pow(left, power) + end
+    remaining = 1.0 - _progress(step, warmup_steps, total_steps)
+    return (1.0 - end) * math.pow(remaining, power) + end
 
 
 def inverse_sqrt(
     step: int, *, warmup_steps: int, total_steps: int, timescale: int | None = None
 ) -> float:
-    """Rise to 1, then fall with the root of the steps done: the Transformer's own schedule.
+    """Rise to 1, then fall with the inverse square root of the step, as for the Transformer.
 
-    Vaswani et al. 2017, equation 3, over its highest rate, which comes at the end of the warm-up.
+    Vaswani et al. 2017, equation 3, divided by its peak, which is at the end of the warm-up.
 
     Args:
         step: see :class:`Curve`.
         warmup_steps: see :class:`Curve`.
-        total_steps: not read: the curve does not depend on the end.
-        timescale: steps after the highest rate in which it falls by the root of 2; by default as
-            many as the warm-up has, as in the paper, or without one 10,000.
+        total_steps: ignored: the curve does not depend on the end.
+        timescale: steps after the peak in which the rate falls by a factor of the square root of 2.
+            The default is the number of warm-up steps, as in the paper, or 10,000 without warm-up.
     """
     if step < warmup_steps:
         return step / warmup_steps
@@ -97,7 +97,7 @@ def inverse_sqrt(
 
 
 def _progress(step: int, warmup_steps: int, total_steps: int) -> float:
-    """Return the share of the way from the end of the warm-up to the end."""
+    """Return the progress from the end of the warm-up to the end of the run, from 0 to 1."""
     return (step - warmup_steps) / max(1, total_steps - warmup_steps)
 
 
@@ -122,7 +122,7 @@ def warmup_steps(warmup: float, total_steps: int) -> int:
     Args:
         warmup: a share of all steps if below 1 (rounded up, as the reference does), else a whole
             number of steps.
-        total_steps: steps of the whole run.
+        total_steps: number of steps of the run.
 
     Raises:
         UserError: ``warmup`` is negative, not finite, or neither a share nor a whole number.
@@ -135,15 +135,15 @@ def warmup_steps(warmup: float, total_steps: int) -> int:
 
 
 def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], float]:
-    """Return the schedule of a run: optimizer steps done to a share of the learning rate.
+    """Return the schedule of a run: a function from a step to a learning-rate factor.
 
     Args:
         name: one of :data:`SCHEDULES`.
-        total_steps: steps of the whole run.
-        warmup: see :func:`warmup_steps`; ``constant`` has none.
+        total_steps: number of steps of the run.
+        warmup: see :func:`warmup_steps`; ``constant`` ignores it.
 
     Raises:
-        UserError: no such schedule, or no such warm-up.
+        UserError: the schedule does not exist, or the warm-up is invalid.
     """
     check_known("schedule", name, SCHEDULES)
     rise = warmup_steps(warmup, total_steps)
@@ -151,14 +151,14 @@ def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], f
 
 
 def get_constant_schedule(optimizer: "Optimizer", last_epoch: int = -1) -> "LambdaLR":
-    """Keep the optimizer's learning rate as it is.
+    """Keep the optimizer's learning rate constant.
 
-    This and the constructors below take the reference's arguments under the reference's names, and
-    return a torch scheduler to be stepped after each optimizer step.
+    This and the constructors below take the arguments of the reference library under the same
+    names. They return a torch scheduler. Call its ``step`` after each optimizer step.
 
     Args:
-        optimizer: the optimizer whose groups' learning rates are the highest ones.
-        last_epoch: the last step done, when going on from a stored optimizer; -1 at the start.
+        optimizer: the optimizer. The learning rates of its groups are the peak rates.
+        last_epoch: the last finished step when resuming from a stored optimizer; -1 at the start.
     """
     return _lambda_lr(optimizer, partial(constant, warmup_steps=0, total_steps=0), last_epoch)
 
@@ -174,7 +174,7 @@ def get_constant_schedule_with_warmup(
 def get_linear_schedule_with_warmup(
     optimizer: "Optimizer", num_warmup_steps: int, num_training_steps: int, last_epoch: int = -1
 ) -> "LambdaLR":
-    """Raise the learning rate from 0, then lower it to 0 in a straight line."""
+    """Raise the learning rate from 0, then lower it linearly to 0."""
     curve = partial(linear, warmup_steps=num_warmup_steps, total_steps=num_training_steps)
     return _lambda_lr(optimizer, curve, last_epoch)
 
@@ -245,7 +245,7 @@ def get_inverse_sqrt_schedule(
     timescale: int | None = None,
     last_epoch: int = -1,
 ) -> "LambdaLR":
-    """Raise the learning rate from 0, then lower it with the root of the steps done."""
+    """Raise the learning rate from 0, then lower it with the inverse square root of the step."""
     curve = partial(inverse_sqrt, warmup_steps=num_warmup_steps, total_steps=0, timescale=timescale)
     return _lambda_lr(optimizer, curve, last_epoch)
 

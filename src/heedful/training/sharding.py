@@ -1,8 +1,8 @@
-"""A model divided among the processes that train it, by torch's FSDP2 (``fully_shard``).
+"""Sharding of a model over the ranks that train it, with torch's FSDP2 (``fully_shard``).
 
-Each process keeps an equal share of every weight, of its gradient and of the optimizer's state. The
-weights of a block are put together just before it is computed, and its gradients are summed and
-divided again right after, so a process never holds more than a block or two of the whole.
+Each rank keeps an equal shard of every weight, its gradient and its optimizer state. The weights of
+a block are gathered just before it is computed, and its gradients are reduced and scattered right
+after. So a rank never holds more than one or two whole blocks.
 """
 
 import copy
@@ -28,24 +28,24 @@ from heedful.training.device import Precision
 
 
 class Plan(NamedTuple):
-    """How the processes share a model."""
+    """How the ranks share a model."""
 
     shard: bool
-    """Whether each has a part of it; else each has all, and its gradients are added up."""
+    """Whether to shard the model; otherwise each rank has a replica, with all-reduced gradients."""
     precision: Precision
-    """The format of matrix products. Weights, and sums of gradients, stay as wide as they are."""
+    """Precision of matrix products. Weights and gradient sums keep their own dtype."""
 
 
 def divide(model: Model, device: torch.device, plan: Plan) -> Model:
-    """Divide a model that is whole and the same in all processes, in place.
+    """Shard a model in place. The model must be whole and equal on all ranks.
 
     Args:
-        model: on the CPU, or on the device; each process moves its share alone.
-        device: where it is trained.
-        plan: how it is shared.
+        model: the model, on the CPU or on the device. Each rank moves only its own shard.
+        device: the device to train on.
+        plan: how to share the model.
 
     Returns:
-        The same model without weights, for which `whole` puts them together.
+        A copy of the model without weights, which `whole` fills.
     """
     empty = _without_weights(model, device)
     processes = dist.get_world_size()
@@ -58,50 +58,54 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
     blocks = [module for module in model.modules() if isinstance(module, Block)]
     tables: list[nn.Module] = []
     outputs: list[nn.Module] = []
-    wide = narrow = MixedPrecisionPolicy()
+    full_precision = low_precision = MixedPrecisionPolicy()
     if plan.precision.mixed:
-        # The rows of a table are looked up as they are, and their gradients added up so.
-        inner = {part for block in blocks for part in block.modules()}
+        # Embedding rows are looked up, and their gradients reduced, in their own dtype.
+        in_blocks = {part for block in blocks for part in block.modules()}
         tables = [
-            part for part in model.modules() if isinstance(part, nn.Embedding) and part not in inner
+            part
+            for part in model.modules()
+            if isinstance(part, nn.Embedding) and part not in in_blocks
         ]
         outputs = wide_layers(model)
-        for attention in inner:
+        for attention in in_blocks:
             if isinstance(attention, MultiHead):
                 attention.computes_in = plan.precision.dtype
-        narrow = MixedPrecisionPolicy(param_dtype=plan.precision.dtype, reduce_dtype=torch.float32)
+        low_precision = MixedPrecisionPolicy(
+            param_dtype=plan.precision.dtype, reduce_dtype=torch.float32
+        )
     if model.gradient_checkpointing:
-        # Inside of what puts the weights together, which then is done again for the backward pass.
+        # Checkpoint inside the FSDP wrapper, which gathers the weights again for the backward pass.
         model.gradient_checkpointing = False
         for block in blocks:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)  # type: ignore[method-assign]
-    # Nothing is changed in place of what a model returns: see the losses of tasks.
+    # The warning is about in-place changes of model outputs. The losses of tasks make none.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module", category=UserWarning)
-    for module in (*tables, *outputs, *blocks, model):  # what is within comes first
-        policy = wide if module in tables or module in outputs else narrow
-        # Tied weights are read by another part, later.
+    for module in (*tables, *outputs, *blocks, model):  # inner modules first
+        policy = full_precision if module in tables or module in outputs else low_precision
+        # Only blocks reshard after the forward pass: another module may use tied weights later.
         part = fully_shard(
             module, mesh=mesh, mp_policy=policy, reshard_after_forward=module in blocks
         )
-        # Ours are sums already divided by what they are means of.
+        # Sum the gradients: the losses are already divided by the count over all ranks.
         part.set_gradient_divide_factor(1.0)
         part.set_force_sum_reduction_for_comms(True)
-    # Some tables are read without being called.
-    model.register_forward_pre_hook(lambda *_: _join(tables))
-    model.register_load_state_dict_pre_hook(_share_all)  # type: ignore[no-untyped-call]
+    # Some tables are used without a call of their forward method, so gather them explicitly.
+    model.register_forward_pre_hook(lambda *_: _unshard(tables))
+    model.register_load_state_dict_pre_hook(_shard_state_dict)  # type: ignore[no-untyped-call]
     return empty
 
 
-def _join(tables: Sequence[nn.Module]) -> None:
+def _unshard(tables: Sequence[nn.Module]) -> None:
     for table in tables:
         assert isinstance(table, FSDPModule)
         table.unshard()
 
 
 def exchange(model: nn.Module, plan: Plan, last: bool) -> None:
-    """Say whether the next backward pass, the last of a step or not, adds up the gradients.
+    """Set whether the next backward pass reduces the gradients: the last of a step always does.
 
-    Those of a model in parts are too large to be kept whole until the last one.
+    A sharded model reduces them in each pass, because whole gradients would take too much memory.
     """
     assert isinstance(model, FSDPModule)
     model.set_requires_gradient_sync(last or plan.shard)
@@ -109,15 +113,15 @@ def exchange(model: nn.Module, plan: Plan, last: bool) -> None:
 
 @contextmanager
 def whole(model: nn.Module, empty: nn.Module, wanted: bool) -> Iterator[None]:
-    """Put the weights of a divided model together, in all processes at once.
+    """Gather the weights of a sharded model. This is a collective operation.
 
     Args:
-        model: it stays as it is.
-        empty: what `divide` returned for it: it has the weights meanwhile.
-        wanted: whether in this process, too.
+        model: the sharded model, which does not change.
+        empty: the copy that `divide` returned. It has the weights inside the context.
+        wanted: whether this rank needs the weights.
     """
     shells = dict(empty.named_parameters())
-    kept = {name: shell.data for name, shell in shells.items()}
+    empty_data = {name: shell.data for name, shell in shells.items()}
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             weight = joined(parameter.detach())
@@ -127,31 +131,33 @@ def whole(model: nn.Module, empty: nn.Module, wanted: bool) -> Iterator[None]:
         yield
     finally:
         for name, shell in shells.items():
-            shell.data = kept[name]
+            shell.data = empty_data[name]
 
 
 def joined(tensor: Tensor) -> Tensor:
-    """Return a tensor whole that may be divided; all processes must ask for it."""
+    """Return the whole tensor of a possibly sharded one. This is a collective operation."""
     if not isinstance(tensor, DTensor):
         return tensor
     return tensor.full_tensor() if is_sharded(tensor) else tensor.to_local()
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Tell whether this process has a part of a tensor alone."""
+    """Return whether this rank has only a shard of the tensor."""
     return isinstance(tensor, DTensor) and tensor.device_mesh.size(-1) > 1
 
 
 def share(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return this process's share of a whole tensor, where another one is divided."""
+    """Return this rank's shard of a whole tensor, sharded like another one."""
     if isinstance(tensor, DTensor) or not isinstance(like, DTensor):
         return tensor
     whole = tensor.to(device=like.device, dtype=like.dtype)
     return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
 
 
-def _share_all(module: nn.Module, state: dict[str, Tensor], prefix: str, *rest: object) -> None:
-    """Let a divided model be given whole weights."""
+def _shard_state_dict(
+    module: nn.Module, state: dict[str, Tensor], prefix: str, *rest: object
+) -> None:
+    """Shard whole weights before they are loaded into a sharded model."""
     weights = module.state_dict()
     for name, tensor in state.items():
         if name in weights:
@@ -159,7 +165,7 @@ def _share_all(module: nn.Module, state: dict[str, Tensor], prefix: str, *rest: 
 
 
 def _without_weights(model: Model, device: torch.device) -> Model:
-    """Return a copy whose parameters have their shapes, and take no memory."""
+    """Return a copy of the model whose parameters have the same shapes but take no memory."""
     shells = {
         id(parameter): nn.Parameter(
             torch.zeros((), dtype=parameter.dtype, device=device).expand(parameter.shape),

@@ -1,6 +1,6 @@
-"""Training data that is read by stream, as batches: a plan for each filling of the buffer.
+"""Streamed training data as batches, with one plan per fill of the shuffle buffer.
 
-It stands where `heedful.training.examples.Examples` does for data that is prepared beforehand.
+Has the interface of `heedful.training.examples.Examples`, which is for data prepared in advance.
 """
 
 import os
@@ -21,21 +21,22 @@ from heedful.task import AnyTask, Shards
 from heedful.training import ranks
 
 _KEPT = 4
-"""Fillings whose stage is known: a step may be asked for before the one before it is done."""
+"""Number of buffer fills whose state is kept: a step may be launched before the previous one is
+finished."""
 
 
 class Stream:
-    """The examples of a stream, planned and fetched.
+    """Plans the steps over streamed examples and builds their batches.
 
-    A plan is that of a filling of the buffer; fillings are counted from the run's first.
+    Each plan covers one fill of the buffer. Fills are numbered from the start of the run.
 
     Args:
-        task: what they are learnt for.
-        tokenizer: as for the task.
-        shards: what is read.
-        training: how to train.
-        alike: whether the items of a step have similar lengths.
-        most_padding: the most tokens of padding in a micro-batch.
+        task: the task.
+        tokenizer: the tokenizer of the task.
+        shards: the data to read.
+        training: the training settings.
+        alike: whether to group items of similar length into a step.
+        most_padding: maximum number of padding tokens in a micro-batch.
     """
 
     def __init__(
@@ -59,29 +60,29 @@ class Stream:
             seed=training.seed,
             chunks=_read_by(shards, lanes),
             reads=lambda lane: lane % ranks.size() == ranks.rank(),
-            share=_share,
+            share=_exchange,
         )
         self._stages = {0: Stage.first(0, lanes)}
         self._fillings: dict[int, Packed] = {}
         self._epochs = [(0, 0)]
-        """The first filling of each epoch so far."""
+        """First fill and number of each epoch so far."""
         assert training.steps is not None
         assert training.batch_tokens != "auto"
         self._batch_tokens = training.batch_tokens
-        self.steps_per_epoch = training.steps  # nobody knows: as for a single epoch
-        some = f" by {lanes} of {ranks.size()} processes" if lanes < ranks.size() else ""
-        self.card = f"{amount(shards.count, 'shard')}, read by stream{some}"
+        self.steps_per_epoch = training.steps  # unknown: treated as a single epoch
+        readers = f" by {lanes} of {ranks.size()} processes" if lanes < ranks.size() else ""
+        self.card = f"{amount(shards.count, 'shard')}, read by stream{readers}"
 
     def plan(self, filling: int) -> list[Step]:
-        """Fill the buffer, and plan the steps that learn from it; fillings come in order."""
+        """Fill the buffer and return its steps. Fills must be requested in order."""
         stage = self._stages[filling]
         examples, self._stages[filling + 1] = self._buffer.fill(stage)
         self._fillings[filling] = examples
         if stage.epoch != self._epochs[-1][1]:
             self._epochs.append((filling, stage.epoch))
-        for kept in (self._stages, self._fillings):
-            for old in [number for number in kept if number <= filling - _KEPT]:
-                del kept[old]
+        for buffers in (self._stages, self._fillings):
+            for old in [number for number in buffers if number <= filling - _KEPT]:
+                del buffers[old]
         training = self._training
         return plan_epoch(
             examples.lengths,
@@ -94,37 +95,41 @@ class Stream:
         )
 
     def fetch(self, items: Positions, filling: int) -> Batch:
-        """Make a batch of some items of a filling."""
+        """Return a batch of items of a buffer fill."""
         stage, examples = self._stages[filling], self._fillings[filling]
         rows = items + stage.row
         draw = Draw(seed=self._training.seed, epoch=stage.epoch, rows=rows, learns=True)
         return self._task.batch([examples[int(item)] for item in items], self._tokenizer, draw)
 
     def epoch_of(self, filling: int) -> int:
-        """Return the epoch of a filling that has been made."""
+        """Return the epoch of an earlier buffer fill."""
         return self._epochs[bisect_right(self._epochs, filling, key=lambda row: row[0]) - 1][1]
 
     def bookmark(self, filling: int) -> dict[str, Any]:
-        """Return what a checkpoint keeps, to fill the buffer again as it was."""
+        """Return the state that a checkpoint needs to refill the buffer in the same way."""
         return asdict(self._stages[filling])
 
     def go_on(self, filling: int, bookmark: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Resume from the bookmark of a checkpoint."""
         marks = tuple(None if mark is None else Mark(*mark) for mark in bookmark["marks"])
         self._stages = {filling: Stage(**{**bookmark, "marks": marks})}
         self._epochs = [(filling, bookmark["epoch"])]
 
 
 def _read_by(shards: Shards, lanes: int) -> Chunks:
-    """Read in processes beside this one, where that computes on a GPU or the user wants it."""
+    """Return the reader, in background processes if there is a GPU or the user asks for them."""
     processes = shards.processes
     if processes is None:
-        on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        processes = (os.cpu_count() or 1) // on_this_machine if torch.cuda.is_available() else 1
+        local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        processes = (os.cpu_count() or 1) // local_world_size if torch.cuda.is_available() else 1
     processes = min(processes, -(-lanes // ranks.size()))
     return Background(shards.chunks, processes).chunks if processes > 1 else shards.chunks
 
 
-def _share(offers: Mapping[int, Offer]) -> Mapping[int, Offer]:
-    """Give every process what each reads: tokens, which are few beside gradients."""
-    return {lane: offer for each in ranks.everyone(offers) for lane, offer in each.items()}
+def _exchange(offers: Mapping[int, Offer]) -> Mapping[int, Offer]:
+    """Exchange the tokens that each rank has read; they are small compared with gradients."""
+    return {
+        lane: offer
+        for offers_of_rank in ranks.everyone(offers)
+        for lane, offer in offers_of_rank.items()
+    }

@@ -1,4 +1,4 @@
-"""What is trained of a model: all of it in each process, or what torch divides among them."""
+"""The trained form of a model: whole on each rank, or wrapped by torch's distributed training."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -15,13 +15,13 @@ from heedful.training import ranks
 from heedful.training.device import choose_precision
 
 _OVERLAPPED = ("cuda",)
-"""Devices that go on computing while gradients are exchanged: there torch does so block by block.
-On a CPU that would only share out the same cores, and gradients are added up all at once."""
+"""Devices that compute while gradients are exchanged. On them torch reduces gradients block by
+block. On a CPU both would share the same cores, so all gradients are reduced in one call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trained:
-    """The model that is trained, and how the one that is evaluated and saved gets its weights."""
+    """The model to train, and how the model to evaluate and save gets its weights."""
 
     model: Model
     exchange: Callable[[bool], None] | None
@@ -31,24 +31,26 @@ class Trained:
 
 
 def in_parts(training: TrainSettings) -> bool:
-    """Tell whether each process holds a part of the model alone."""
+    """Return whether the model is sharded over the ranks."""
     return training.shard and ranks.size() > 1
 
 
 def trained(
     start: Start, training: TrainSettings, device: torch.device, *, in_passes: bool
 ) -> tuple[Trained, Start]:
-    """Return what is trained, and the start with what is evaluated and saved: mostly the same.
+    """Return the model to train, and a start with the model to evaluate and save.
+
+    They are the same model unless torch shards or replicates it.
 
     Args:
-        start: its model is the same in all processes.
-        training: how to train.
-        device: where.
-        in_passes: whether a process calls the model as often as its own texts need. Then torch,
-            which waits for all processes at each block, would wait forever.
+        start: the start. Its model is the same on all ranks.
+        training: the training settings.
+        device: the device to train on.
+        in_passes: whether the ranks may call the model different numbers of times in a step. Torch
+            waits for all ranks at each block, so it would then wait forever.
 
     Raises:
-        UserError: the model was to be divided, and cannot be.
+        UserError: sharding was requested but is not possible.
     """
     if in_parts(training) and in_passes:
         raise UserError(
@@ -60,7 +62,7 @@ def trained(
         model.gradient_checkpointing = training.gradient_checkpointing
     if ranks.size() == 1 or in_passes or not (training.shard or device.type in _OVERLAPPED):
         return Trained(model=model, exchange=None, whole=lambda wanted: nullcontext()), start
-    from heedful.training import sharding  # whose parts of torch are slow to import
+    from heedful.training import sharding  # imports slow parts of torch
 
     precision = choose_precision(training.precision, device)
     plan = sharding.Plan(shard=training.shard, precision=precision)

@@ -1,8 +1,9 @@
-"""Notices that one of the processes that work together is gone, so that the others end, too.
+"""Detects that a process of a distributed job is gone, so that all others end too.
 
-The rest of a job cannot go on without it, and may wait for it for good, in the framework, where no
-signal reaches it. So a thread beside each of them looks every half second: whether the processes of
-its machine are there, whether the others still count, and what the others noticed.
+The other processes cannot go on without it. They may wait for it forever inside the framework,
+where no signal reaches them. So each process has a watch thread that checks every half second:
+whether the processes of its machine are alive, whether the other heartbeats go on, and whether
+another process has reported an end.
 """
 
 import os
@@ -23,39 +24,40 @@ if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
 _PAUSE = 0.5
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 _SILENT, _SUSPICIOUS = 240, 6
-"""Looks at which a process of another machine has not counted on, before it is taken for gone: two
-minutes, for Python counts nothing while it sorts something large; less when work with it failed."""
+"""Checks without a heartbeat after which a process of another machine counts as gone. The first is
+two minutes, because Python sends no heartbeat while it sorts a large list. The second holds after a
+collective operation has failed."""
 
 _GRACE = timedelta(seconds=5)
-"""How long this process is left to end by itself."""
+"""Time for this process to end by itself."""
 
 _ANSWERED = timedelta(seconds=10)
-"""How long the store may take to answer."""
+"""Timeout of the store."""
 
 _END = "end"
-"""Key of what ended the work."""
+"""Store key with the reason why the job ended."""
 
 
 class GoneError(UserError):
-    """A process is gone without which this one cannot go on."""
+    """Another process is gone, and this one cannot go on without it."""
 
     def __init__(self, message: str, *, speaks: bool) -> None:
         super().__init__(message)
         self.speaks = speaks
-        """Whether it is this process that tells the user."""
+        """Whether this process reports the error to the user."""
 
 
 class Watch:
-    """A look at the other processes, every half second, from a thread of its own.
+    """Checks the other processes every half second in a separate thread.
 
     Args:
-        store: what all processes write to; no other thread uses this connection.
-        rank: the number of this process.
-        size: how many there are.
-        advice: how the user goes on, for the line that tells of the end.
+        store: the store of all processes. No other thread uses this connection.
+        rank: rank of this process.
+        size: world size.
+        advice: what the user can do next, for the error message.
     """
 
     def __init__(self, store: "Store", rank: int, size: int, advice: str) -> None:
@@ -69,12 +71,14 @@ class Watch:
         store.set(f"count/{rank}", "0")
         everyone = store.multi_get([f"who/{number}" for number in range(size)])
         store.set_timeout(_ANSWERED)
-        who = [each.decode().split(" ", 1) for each in everyone]
-        self._names = [f"{number} (pid {pid}, {node})" for number, (pid, node) in enumerate(who)]
-        # Containers may share a name and not see each other's processes.
+        processes = [each.decode().split(" ", 1) for each in everyone]
+        self._names = [
+            f"{number} (pid {pid}, {node})" for number, (pid, node) in enumerate(processes)
+        ]
+        # Containers may share a host name but not see each other's processes.
         self._near = {
             number: int(pid)
-            for number, (pid, node) in enumerate(who)
+            for number, (pid, node) in enumerate(processes)
             if number != rank and node == platform.node() and lives(int(pid))
         }
         self._thread = threading.Thread(target=self._watch, daemon=True, name="heedful watch")
@@ -82,20 +86,20 @@ class Watch:
         threading.Thread(target=self._guard, daemon=True, name="heedful guard").start()
 
     def gone(self, looks: int = _SUSPICIOUS + 4) -> GoneError | None:
-        """Return who is gone, if anybody is, once work with the others has failed."""
+        """Return the error for a process that is gone, if any, after a failed operation."""
         self._limit = _SUSPICIOUS
         self._noticed.wait(looks * _PAUSE)
         return self._gone
 
     def leave(self, *, failed: bool) -> None:
-        """Tell the others that this process leaves, and whether they have to do so, too."""
-        if self._gone is not None:  # the thread sees to it that this process does leave
+        """Tell the other processes that this one leaves and, if it failed, to end too."""
+        if self._gone is not None:  # the watch thread will end this process
             return
         self._stop.set()
         self._thread.join(_ANSWERED.total_seconds())
-        if self._thread.is_alive():  # the store does not answer, so nobody can be told
+        if self._thread.is_alive():  # the store does not answer, so no message can be sent
             return
-        with suppress(RuntimeError):  # without the store there is nobody to tell
+        with suppress(RuntimeError):  # the store is gone, so no message can be sent
             self._store.set(f"left/{self._rank}", "")
             if failed:
                 self._end("")
@@ -113,17 +117,17 @@ class Watch:
                 self._end_by(GoneError(end, speaks=speaks))
 
     def _guard(self) -> None:
-        """End the work where the store's machine is away: its calls then wait for good."""
-        looks = still = 0
+        """End the job if the store's machine is unreachable: store calls would hang forever."""
+        looks = stalled = 0
         while not self._stop.wait(_PAUSE) and self._gone is None:
-            still = still + 1 if self._looks == looks else 0
+            stalled = stalled + 1 if self._looks == looks else 0
             looks = self._looks
-            if still >= self._limit:
+            if stalled >= self._limit:
                 end = f"the machine by which the processes meet is away, or cut off; {self._advice}"
                 self._end_by(GoneError(end, speaks=self._first_here()))
 
     def _look(self) -> str | None:
-        """Return the sentence that tells what ended the work, if anything did."""
+        """Run one check; return the reason why the job ended, or None."""
         self._looks += 1
         self._store.set(f"count/{self._rank}", str(self._looks))
         if self._store.check([_END]):
@@ -131,14 +135,14 @@ class Watch:
         for number, pid in self._near.items():
             if not lives(pid) and not self._store.check([f"left/{number}"]):
                 return self._end(self._sentence(number, "it was killed"))
-        # One looks at all, for there may be many, and another at that one.
+        # Rank 0 watches all others, as there may be many. Rank 1 watches rank 0.
         watched = range(1, self._size) if self._rank == 0 else [0] if self._rank == 1 else []
         counts = self._store.multi_get([f"count/{number}" for number in watched]) if watched else []
         for number, count in zip(watched, counts, strict=True):
-            before, look = self._counts.get(number, (b"", 0))
-            if count != before:
+            last_count, last_change = self._counts.get(number, (b"", 0))
+            if count != last_count:
                 self._counts[number] = count, self._looks
-            elif self._looks - look >= self._limit:
+            elif self._looks - last_change >= self._limit:
                 return self._end(self._sentence(number, "it stands still, or its machine is away"))
         return None
 
@@ -146,14 +150,14 @@ class Watch:
         return f"process {self._names[number]} is gone: {why}; {self._advice}"
 
     def _end(self, sentence: str) -> str:
-        """Say what ended the work, unless somebody has said it; return what holds.
+        """Store the reason why the job ended, unless there is one; return the stored reason.
 
-        It is nothing where a process failed: that one tells the user.
+        It is empty if a process failed: that process reports its own error.
         """
         return self._store.compare_set(_END, "", f" {sentence}").decode().strip()
 
     def _speaks(self) -> bool:
-        """Tell whether this process is the first that is ready to tell the user."""
+        """Return whether this process is the first to claim the report to the user."""
         return self._store.compare_set("speaker", "", str(self._rank)).decode() == str(self._rank)
 
     def _without_store(self) -> str:
@@ -162,7 +166,7 @@ class Watch:
         return self._sentence(0, "the others met by it")
 
     def _first_here(self) -> bool:
-        """Tell whether this is the first process of its machine, where those cannot be asked."""
+        """Return whether this is the first process of its machine, without asking the store."""
         return os.environ.get("LOCAL_RANK", "0") == "0"
 
     def _end_by(self, gone: GoneError) -> None:
@@ -171,7 +175,7 @@ class Watch:
         self._end_this_process(gone)
 
     def _end_this_process(self, gone: GoneError) -> None:
-        """End it where it does not do so by itself, such as waiting for one that is gone."""
+        """End this process if it does not end by itself, such as while it waits for a lost one."""
         if self._stop.wait(_GRACE.total_seconds()):
             return
         if gone.speaks:
@@ -180,19 +184,19 @@ class Watch:
 
 
 _watch: Watch | None = None
-"""The one of this process, while it works together with others."""
+"""The watch of this process during a distributed job."""
 
 
 @contextmanager
 def watching(advice: str) -> Iterator[Meeting]:
-    """Meet the processes that ``torchrun`` started beside this one, and look after them.
+    """Rendezvous with the other processes of ``torchrun`` and watch them inside the context.
 
     Args:
-        advice: what the user does if one of them is killed.
+        advice: what the user can do if a process is killed.
 
     Raises:
-        UserError: they do not meet.
-        GoneError: one of them was killed.
+        UserError: the rendezvous failed.
+        GoneError: a process was killed.
     """
     global _watch
     try:
@@ -218,10 +222,10 @@ def watching(advice: str) -> Iterator[Meeting]:
 
 @contextmanager
 def noticing_who_is_gone() -> Iterator[None]:
-    """Say who is gone where work with the others failed for that.
+    """Replace the error of a failed collective operation with the loss of a process, if any.
 
     Raises:
-        GoneError: naming the process.
+        GoneError: a process is gone; the error names it.
     """
     try:
         yield
@@ -229,25 +233,25 @@ def noticing_who_is_gone() -> Iterator[None]:
         if _watch is None:
             raise
         ignore_signals()
-        # torchrun ends the others when one is gone; so may a user end them.
-        ended = isinstance(error, Terminated)
-        gone = _watch.gone(looks=3) if ended else _watch.gone()
-        if gone is None or (ended and not gone.speaks):
+        # torchrun terminates all processes when one is gone, but a user may do so too.
+        terminated = isinstance(error, Terminated)
+        gone = _watch.gone(looks=3) if terminated else _watch.gone()
+        if gone is None or (terminated and not gone.speaks):
             raise
         raise gone from None
 
 
 def lives(pid: int) -> bool:
-    """Tell whether a process of this machine is there and has not ended."""
-    if os.name == "nt":  # which ends a process by what asks for it elsewhere
+    """Return whether a process of this machine is alive."""
+    if os.name == "nt":  # on Windows, os.kill would end the process
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         return True
-    # One that has ended stays in the list until its parent asks for it. Not all systems have one.
+    # A zombie process stays in the table until its parent reaps it. Not all systems have /proc.
     with suppress(OSError):
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
         return state not in (b"Z", b"X")

@@ -1,1 +1,1 @@
-"""Runs as ONNX: graphs that any of its runtimes computes."""
+"""Export runs as ONNX graphs for any ONNX runtime."""

@@ -1,10 +1,10 @@
-"""The graphs that a model is exported as, with the names of the field for what goes in and out.
+"""The exported graphs of a model, with conventional names of inputs and outputs.
 
-An encoder with a head is one graph, ``model.onnx``, and so is a decoder with a cache. A model of
-both has one for the encoder, one for the first tokens and one for those after them.
+An encoder with a head is one graph, ``model.onnx``, and so is a decoder with a KV cache. An
+encoder-decoder has one graph for the encoder, one for the first tokens and one for later tokens.
 
-Shapes: B batch, S length, C choices, E length of what was read, P length of what is cached, D model
-width, H heads, K head width, V vocabulary.
+Shapes: B batch, S length, C choices, E encoder length, P cached length, D model width, H heads,
+K head width, V vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,36 +28,36 @@ DECODER, DECODER_WITH_PAST = "decoder_model.onnx", "decoder_with_past_model.onnx
 FILES = frozenset({MODEL, ENCODER, DECODER, DECODER_WITH_PAST})
 
 PAST, PRESENT = "past_key_values.", "present."
-"""What stands before the name of a cached tensor that goes in, and of one that comes out."""
+"""Prefixes of the names of cached input and output tensors."""
 
 BATCH, LENGTH, CHOICES = "batch_size", "sequence_length", "num_choices"
 SOURCE, TARGET, CACHED = "encoder_sequence_length", "decoder_sequence_length", "past_length"
 ALL = "past_length + sequence_length"
 
 Axes = tuple[str | None, ...]
-"""The name of each dimension that may have any length; None for one that is fixed."""
+"""The name of each dynamic dimension; None for a fixed dimension."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Graph:
-    """One file: a function from tensors to tensors."""
+    """One graph file: a function from tensors to tensors."""
 
     file: str
     model: Model
     compute: Callable[..., Any]
-    """Takes the model and the inputs in their order, and returns the outputs in theirs."""
+    """Takes the model and the inputs in order, and returns the outputs in order."""
     inputs: dict[str, Tensor]
-    """Names, and a tensor for each to trace it with."""
+    """Sample tensors for tracing, by input name."""
     axes: dict[str, Axes]
-    """Of each input."""
+    """Axes of each input."""
     outputs: list[str]
 
 
 def graphs_of(source: Source) -> list[Graph]:
-    """Return the graphs that hold all that a model computes.
+    """Return the graphs that together compute all outputs of a model.
 
     Raises:
-        UserError: it has a part that goes into no graph.
+        UserError: a part of the model cannot be exported.
     """
     model = source.model
     if isinstance(model, XLNetLMHeadModel):
@@ -101,16 +101,16 @@ def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
 
 
 def text_vector(hidden: Tensor, mask: Tensor, goal: Mapping[str, Any]) -> Tensor:
-    """Return the vector of each text, as a run of embed makes it. Shape (B, D)."""
+    """Return the embedding of each text, with the run's pooling. Shape (B, D)."""
     vector = pool(hidden, mask, goal["pooling"])
     return F.normalize(vector, dim=-1) if goal["normalise"] else vector
 
 
-# Models that generate texts.
+# Models that generate text.
 
 
 def _encode_source(model: Model, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-    """Read a text, for a decoder to attend to. Shape (B, E, D)."""
+    """Encode texts for the decoder's cross-attention. Shape (B, E, D)."""
     if isinstance(model, BertEncoderDecoder):
         return model.bridge(model.encoder(ids, mask, types))
     assert isinstance(model, Transformer)
@@ -118,30 +118,32 @@ def _encode_source(model: Model, ids: Tensor, mask: Tensor, types: Tensor | None
 
 
 def _decode_first(model: Model, ids: Tensor, mask: Tensor, encoded: Tensor) -> tuple[Tensor, ...]:
-    """Write the first tokens.
+    """Decode the first tokens.
 
     Returns:
-        logits, shape (B, S, V), and the cache, with what was read in it.
+        Logits, shape (B, S, V), and the KV cache, including cross-attention.
     """
     logits, cache = _decode(model, ids, encoded, mask, None)
     return logits, *flat(cache)
 
 
 def _decode_next(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-    """Write the next tokens.
+    """Decode the next tokens.
 
     Returns:
-        logits, shape (B, S, V), and the cache without what was read.
+        Logits, shape (B, S, V), and the KV cache without cross-attention.
     """
     logits, cache = _decode(model, ids, None, mask, _cache(past, crosses=True))
     return logits, *flat(_self_attention_of(cache))
 
 
-def _decode_alone(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-    """Start from an empty cache, or go on from any other, without an encoder.
+def _decode_without_encoder(
+    model: Model, ids: Tensor, mask: Tensor, *past: Tensor
+) -> tuple[Tensor, ...]:
+    """Decode without an encoder, from an empty or non-empty cache.
 
     Returns:
-        logits, shape (B, S, V), and the cache.
+        Logits, shape (B, S, V), and the KV cache.
     """
     output = model(ids, mask, past_key_values=_cache(past, crosses=False), use_cache=True)
     return output.logits, *flat(output.past_key_values)
@@ -164,7 +166,7 @@ def _decode(
 
 
 def flat(cache: Cache) -> list[Tensor]:
-    """Return the tensors of a cache, block by block: key and value, and those of the encoder."""
+    """Return the tensors of a cache, by block: keys and values of self- and cross-attention."""
     return [
         tensor
         for block in cache.blocks
@@ -174,7 +176,7 @@ def flat(cache: Cache) -> list[Tensor]:
 
 
 def _self_attention_of(cache: Cache) -> Cache:
-    """Return a cache without what was read, which does not change."""
+    """Return a cache without cross-attention, which never changes."""
     return Cache(
         blocks=tuple(BlockCache(self_attention=block.self_attention) for block in cache.blocks)
     )
@@ -184,9 +186,12 @@ def _cache(tensors: Sequence[Tensor], *, crosses: bool) -> Cache:
     pairs = [KeyValue(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True)]
     if not crosses:
         return Cache(blocks=tuple(BlockCache(self_attention=pair) for pair in pairs))
-    both = zip(pairs[::2], pairs[1::2], strict=True)
+    attention_pairs = zip(pairs[::2], pairs[1::2], strict=True)
     return Cache(
-        blocks=tuple(BlockCache(self_attention=keys, cross_attention=cross) for keys, cross in both)
+        blocks=tuple(
+            BlockCache(self_attention=keys, cross_attention=cross)
+            for keys, cross in attention_pairs
+        )
     )
 
 
@@ -207,7 +212,7 @@ def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
     return Graph(
         file=MODEL,
         model=model,
-        compute=_decode_alone,
+        compute=_decode_without_encoder,
         inputs={
             "input_ids": ids[:, 3:],
             "attention_mask": mask,
@@ -224,17 +229,17 @@ def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The three functions of a model of an encoder and a decoder, and what they hand on."""
+    """The three functions of an encoder-decoder, and the tensors they pass on."""
 
     encode: Callable[..., Tensor]
     decode_first: Callable[..., tuple[Tensor, ...]]
     decode_next: Callable[..., tuple[Tensor, ...]]
     cached: dict[str, Axes]
-    """Names of all that ``decode_first`` hands on, and their axes."""
+    """Names and axes of the tensors that ``decode_first`` passes on."""
     kept: list[str]
-    """Of these, what ``decode_next`` hands on again."""
+    """The names among these that ``decode_next`` passes on again."""
     target: str | None = TARGET
-    """The axis of the tokens that ``decode_next`` takes; None where it takes one."""
+    """The token axis of ``decode_next``; None if it takes a single token."""
 
 
 def _parts(model: Transformer | BertEncoderDecoder | RnnSearch) -> _Parts:

@@ -1,14 +1,14 @@
-"""A recurrent translator as graphs, in which a loop may take any number of steps.
+"""Graphs of a recurrent translation model, with loops of any number of steps.
 
-Outside a graph, ``layers/recurrent.py`` takes the steps in Python.
+Outside a graph, ``layers/recurrent.py`` runs the steps in Python.
 
-Shapes: B batch, E source length, S target length, H width of a state, I width of what comes in.
+Shapes: B batch, E source length, S target length, H hidden size, I input size.
 """
 
 import torch
 from torch import Tensor
 
-# The one way to a loop in a graph; it has no public name yet.
+# The only way to export a loop. It has no public name yet.
 from torch._higher_order_ops.scan import scan
 
 from heedful.layers.additive import Memory, attend_additively
@@ -17,20 +17,20 @@ from heedful.models import RnnSearch
 
 
 def encode(model: RnnSearch, ids: Tensor, mask: Tensor) -> Tensor:
-    """Read texts both ways.
+    """Encode texts in both directions.
 
     Returns:
-        The states of both directions, zeros at padding. Shape (B, E, 2 H).
+        The hidden states of both directions, zeros at padding. Shape (B, E, 2 H).
     """
     vectors = model.embeddings(ids).transpose(0, 1)  # (E, B, I)
     real = mask.to(vectors.dtype).T[..., None]  # (E, B, 1)
     directions = (model.encoder.forwards, model.encoder.backwards)
-    both = [_run(direction, vectors, real) for direction in directions]
-    return torch.cat(both, -1).transpose(0, 1)
+    outputs = [_run(direction, vectors, real) for direction in directions]
+    return torch.cat(outputs, -1).transpose(0, 1)
 
 
 def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
-    """Return the state after each token. Shape (E, B, H)."""
+    """Return the hidden state after each token. Shape (E, B, H)."""
 
     def step(
         carry: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]
@@ -38,7 +38,7 @@ def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
         from_input, is_real = inputs
         hidden, *cell = carry
         states = advance(from_input, direction.hidden(hidden), hidden, cell[0] if cell else None)
-        # Backwards, the padding comes first: the state stays zeros until it ends.
+        # In the backward direction, padding comes first. The state stays zero until it ends.
         new = tuple(state * is_real for state in states if state is not None)
         return new, new[0].clone()
 
@@ -52,14 +52,14 @@ def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
 def decode_first(
     model: RnnSearch, ids: Tensor, mask: Tensor, encoded: Tensor
 ) -> tuple[Tensor, ...]:
-    """Write the first tokens.
+    """Decode the first tokens.
 
     Returns:
-        logits, shape (B, S, V), the states to go on from, and what is attended to.
+        Logits, shape (B, S, V), the states to continue from, and the attention keys and values.
     """
     decoder = model.decoder
     memory = decoder.attention.prepare(encoded, mask.bool())
-    last = encoded[:, 0, encoded.shape[2] // 2 :]  # of the backward direction
+    last = encoded[:, 0, encoded.shape[2] // 2 :]  # the backward direction
     states = decoder.start(last, memory)
     first = tuple(state.contiguous() for state in states if state is not None)
 
@@ -77,10 +77,10 @@ def decode_first(
 
 
 def decode_next(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-    """Write the next token.
+    """Decode the next token.
 
     Returns:
-        logits, shape (B, 1, V), and the states to go on from.
+        Logits, shape (B, 1, V), and the states to continue from.
     """
     *states, keys, values = past
     memory = Memory(keys, values, mask.bool())
@@ -94,13 +94,13 @@ def decode_next(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> t
 def _step(
     model: RnnSearch, carry: tuple[Tensor, ...], word: Tensor, memory: Memory
 ) -> tuple[Tensor, ...]:
-    """Return the next state, of an LSTM its cell, and what it attends to.
+    """Return the next hidden state, the cell state of an LSTM, and the attention context.
 
     Args:
-        model: decides.
-        carry: the same of the step before.
-        word: what the last word adds to the gates. Shape (B, G).
-        memory: what is attended to.
+        model: the model.
+        carry: the result of the previous step.
+        word: the last word's contribution to the gates. Shape (B, G).
+        memory: the attention keys and values.
     """
     decoder = model.decoder
     hidden, *cell, context = carry

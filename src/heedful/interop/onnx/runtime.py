@@ -1,8 +1,8 @@
-"""Models that ONNX Runtime computes: what tasks ask of a model, answered by the graphs of a folder.
+"""Models computed by ONNX Runtime: the model interface of tasks, backed by exported graphs.
 
-So that a run is scored through ONNX Runtime by the same evaluation as with its own model.
+The same evaluation code can thus score a run with its own model and with ONNX Runtime.
 
-Shapes: B batch, S length, E length of what was read, N positions that are scored, V vocabulary.
+Shapes: B batch, S length, E encoder length, N scored positions, V vocabulary.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,22 +43,22 @@ Outputs = dict[str, Tensor]
 
 
 class Session:
-    """A graph in ONNX Runtime, ready to compute."""
+    """A loaded graph in ONNX Runtime."""
 
     def __init__(self, path: Path) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors
+        options.log_severity_level = 3  # errors only
         options.intra_op_num_threads = torch.get_num_threads()
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )
-        self.inputs = [one.name for one in self._session.get_inputs()]
-        self.outputs = [one.name for one in self._session.get_outputs()]
+        self.inputs = [port.name for port in self._session.get_inputs()]
+        self.outputs = [port.name for port in self._session.get_outputs()]
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
-        """Compute all outputs; inputs that the graph does not have are left out."""
+        """Compute all outputs. Tensors that are not inputs of the graph are ignored."""
         inputs = {}
         for name in self.inputs:
             tensor = tensors[name].cpu()
@@ -71,12 +71,12 @@ class Session:
 
 
 class Computes(Protocol):
-    """A graph that some program computes."""
+    """A graph that a runtime computes."""
 
     inputs: list[str]
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> Outputs:
-        """Compute all outputs; inputs that the graph does not have are left out."""
+        """Compute all outputs. Tensors that are not inputs of the graph are ignored."""
 
 
 def open_model(
@@ -85,13 +85,13 @@ def open_model(
     open_graph: Callable[[Path], Computes] = Session,
     suffix: str = ".onnx",
 ) -> "OnnxModel":
-    """Open the graphs of a folder in the place of the model that they were made from.
+    """Open the graphs of a folder as a replacement for the original model.
 
     Args:
-        source: has the model.
-        folder: has the graphs.
-        open_graph: opens the file of one.
-        suffix: what their names end with.
+        source: the source with the model.
+        folder: the folder with the graphs.
+        open_graph: opens a graph file.
+        suffix: the file extension of the graphs.
     """
     files = {name: (folder / name).with_suffix(suffix) for name in FILES}
     graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
@@ -103,11 +103,11 @@ def open_model(
 
 
 class OnnxPictures:
-    """A model that reads pictures, with a head.
+    """An image model with a head.
 
     Args:
-        model: it was made from this.
-        graph: computes it.
+        model: the original model.
+        graph: the graph of the model.
     """
 
     def __init__(self, model: Model, graph: Computes) -> None:
@@ -119,7 +119,7 @@ class OnnxPictures:
         return self._session(batch)
 
     def __call__(self, pixel_values: Tensor) -> Output:
-        """Compute what the model's ``forward`` does; see ``models/pictures.py``."""
+        """Compute the output of the model's ``forward``; see ``models/pictures.py``."""
         return _as_output(self._session({"pixel_values": pixel_values}), None)
 
 
@@ -127,8 +127,8 @@ class OnnxEncoder:
     """An encoder with a head.
 
     Args:
-        model: it was made from this.
-        graph: computes it.
+        model: the original model.
+        graph: the graph of the model.
     """
 
     def __init__(self, model: Model, graph: Computes) -> None:
@@ -136,7 +136,7 @@ class OnnxEncoder:
         self._session = graph
 
     def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
-        """Return all outputs for a batch that has every input."""
+        """Return all outputs for a batch with all inputs."""
         return self._session(batch)
 
     def __call__(
@@ -148,7 +148,7 @@ class OnnxEncoder:
         position_ids: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> Output:
-        """Compute what the model's ``forward`` does; see ``models/forwards.py``."""
+        """Compute the output of the model's ``forward``; see ``models/forwards.py``."""
         if position_ids is not None:
             texts = _Apart.of(input_ids, attention_mask, position_ids)
             inputs = {"input_ids": texts.ids, "attention_mask": texts.mask}
@@ -164,25 +164,25 @@ class OnnxEncoder:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class _Apart:
-    """The texts of rows of several texts that do not see each other, each by itself."""
+    """The texts of packed rows, unpacked into one row per text."""
 
     ids: Tensor
     """Shape (N, T)."""
     mask: Tensor
     """1 for a token, 0 for padding. Shape (N, T)."""
     inside: Tensor
-    """What of it is in the rows. Shape (N, T), bool."""
+    """True for positions that are in the packed rows. Shape (N, T), bool."""
     shape: torch.Size
     """(B, S)."""
 
     @classmethod
     def of(cls, ids: Tensor, attention_mask: Tensor | None, position_ids: Tensor) -> "_Apart":
-        """Take rows apart.
+        """Unpack rows into texts.
 
         Args:
             ids: shape (B, S).
-            attention_mask: a row a query. Shape (B, S, S).
-            position_ids: 0 where a text starts. Shape (B, S).
+            attention_mask: one row per query. Shape (B, S, S).
+            position_ids: 0 at the start of each text. Shape (B, S).
         """
         assert attention_mask is not None
         real = attention_mask.diagonal(dim1=1, dim2=2)  # (B, S): no padding attends to itself
@@ -194,12 +194,12 @@ class _Apart:
         return cls(ids=tokens, mask=mask, inside=inside, shape=ids.shape)
 
     def together(self, logits: Tensor) -> Tensor:
-        """Put what was computed of the texts, shape (N, T, ...), into rows, (B, S, ...)."""
+        """Pack the logits of the texts, shape (N, T, ...), into rows, (B, S, ...)."""
         return logits[self.inside].view(*self.shape, *logits.shape[2:])
 
 
 def _as_output(outputs: Outputs, positions: Tensor | None) -> Output:
-    """Return what a model with such outputs returns; of pieces those at some positions."""
+    """Return the outputs in the model's output class; token logits only at ``positions``."""
     if "last_hidden_state" in outputs:
         return BertModelOutput(last_hidden_state=outputs["last_hidden_state"])
     if "start_logits" in outputs:
@@ -229,24 +229,24 @@ def _at(logits: Tensor, positions: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OnnxPast:
-    """What a decoder goes on from."""
+    """The cache of a decoder."""
 
     tensors: Outputs
-    """By the names of the graphs' inputs."""
+    """Cached tensors, by the graphs' input names."""
 
     def select(self, rows: Tensor) -> "OnnxPast":
-        """Return the sequences of the given numbers, shape (N,), any of them several times."""
+        """Return the sequences at the given indices, shape (N,), possibly with repetitions."""
         return OnnxPast(
             tensors={name: tensor.index_select(0, rows) for name, tensor in self.tensors.items()}
         )
 
 
 class OnnxGenerator:
-    """A model that writes.
+    """A model that generates text.
 
     Args:
-        model: it was made from this.
-        graphs: compute it, by their names.
+        model: the original model.
+        graphs: the graphs of the model, by file name.
     """
 
     def __init__(self, model: Any, graphs: Mapping[str, Computes]) -> None:
@@ -259,16 +259,16 @@ class OnnxGenerator:
 
     @property
     def max_target_positions(self) -> int:
-        """The most tokens that it generates."""
-        most: int = self._model.max_target_positions
-        return most
+        """Maximum number of tokens to generate."""
+        max_tokens: int = self._model.max_target_positions
+        return max_tokens
 
     def parameters(self) -> Any:
-        """Return the weights of the model that it was made from."""
+        """Return the weights of the original model."""
         return self._model.parameters()
 
     def encode(self, batch: Mapping[str, Tensor]) -> Encoded | None:
-        """Read texts, if it does; the batch has every input."""
+        """Encode a batch with all inputs; return None without an encoder."""
         if self._encoder is None:
             return None
         hidden = self._encoder(batch)["last_hidden_state"]
@@ -281,13 +281,13 @@ class OnnxGenerator:
         encoded: Encoded | None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, OnnxPast]:
-        """Score what follows each token, shape (B, S, V), and return what to go on from.
+        """Return the next-token logits of each token, shape (B, S, V), and the new cache.
 
         Args:
             ids: the newest tokens. Shape (B, S).
-            past: what an earlier call returned.
-            encoded: what ``read`` gave.
-            mask: of the tokens so far, of a decoder without an encoder. Shape (B, P + S).
+            past: the cache of an earlier call.
+            encoded: the result of ``encode``.
+            mask: mask of all tokens so far, for a decoder without an encoder. Shape (B, P + S).
         """
         inputs = {"input_ids": ids}
         if encoded is not None:
@@ -308,7 +308,7 @@ class OnnxGenerator:
         return logits, OnnxPast(tensors={**kept, **new})
 
     def _empty(self, batch: int) -> OnnxPast:
-        """Return the cache of no token."""
+        """Return an empty cache."""
         widths = {
             f"{PAST}{number}.{kind}": (
                 len(block.attention.self.heads),
@@ -324,16 +324,16 @@ class OnnxGenerator:
         )
 
     def outputs(self, batch: Mapping[str, Tensor]) -> Outputs:
-        """Return the logits of a batch that has every input, at once and step by step."""
+        """Return the logits of a batch with all inputs, in one pass and step by step."""
         encoded = self.encode(batch)
         ids = batch["input_ids" if encoded is None else "decoder_input_ids"]
         mask = batch["attention_mask"] if encoded is None else None
         logits, _ = self.decode(ids, None, encoded, mask)
-        steps, past, done = [], None, 0
+        steps, past, num_tokens = [], None, 0
         for part in torch.tensor_split(ids, [*range(2, ids.shape[1])], dim=1):
-            done += part.shape[1]
-            so_far = None if mask is None else mask[:, :done]
-            step, past = self.decode(part, past, encoded, so_far)
+            num_tokens += part.shape[1]
+            prefix_mask = None if mask is None else mask[:, :num_tokens]
+            step, past = self.decode(part, past, encoded, prefix_mask)
             steps.append(step)
         return {"logits": logits, "logits by steps": torch.cat(steps, 1)}
 
@@ -347,7 +347,7 @@ class OnnxGenerator:
         position_ids: Tensor | None = None,
         positions: Tensor | None = None,
     ) -> LanguageModelOutput:
-        """Score known texts: where there are labels, or at some positions of what is continued."""
+        """Score known texts at their labels, or at ``positions`` for a decoder-only model."""
         if position_ids is not None:
             texts = _Apart.of(input_ids, attention_mask, position_ids)
             logits, _ = self.decode(texts.ids, None, None, texts.mask)
@@ -361,7 +361,7 @@ class OnnxGenerator:
         return LanguageModelOutput(logits=_at(logits, positions), positions=positions)
 
     def _to_write(self, labels: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the token before each label, and where there are labels."""
+        """Return the token before each label, and the positions of labels."""
         if not isinstance(self._model, BertEncoderDecoder):
             return to_write(None, labels, self.config)
         ids = self._model.shifted(labels)
@@ -378,7 +378,7 @@ class OnnxGenerator:
         numbers: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Write a text for each that is read, or continue it; see ``models/generation.py``."""
+        """Generate a text for each input, or continue the input; see ``models/generation.py``."""
         assert prefixes is None, "texts are scored without prefixes"
         encoded = self.encode(_complete(input_ids, attention_mask, token_type_ids))
         decoder: Any = _Decoder(self)
@@ -394,7 +394,7 @@ class OnnxGenerator:
 
 
 class _Decoder:
-    """What ``generation.generate`` calls."""
+    """The decoder interface for ``generation.generate``."""
 
     def __init__(self, model: OnnxGenerator) -> None:
         self._model = model
@@ -436,4 +436,4 @@ def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[st
 
 
 OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxGenerator
-"""What computes in the place of a model."""
+"""A replacement for a model, computed from graphs."""

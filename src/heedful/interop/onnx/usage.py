@@ -1,4 +1,4 @@
-"""What is said of a folder of graphs: their inputs and outputs, and a program that uses them."""
+"""Write the README of a graph folder: inputs, outputs, and an example program."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ Port = tuple[str, str, str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Engine:
-    """A program that computes graphs, as it is shown to users."""
+    """A runtime for graphs, as presented to users."""
 
     name: str
-    """Of the kind of file."""
+    """Name of the file format."""
     suffix: str
     code: str
-    """Python that imports it, and defines ``open_graph`` and ``compute``."""
+    """Python code that imports the runtime and defines ``open_graph`` and ``compute``."""
     ports: Callable[[Path], list[Port]]
     """Reads the inputs and outputs of a file."""
 
@@ -128,7 +128,7 @@ ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_to
 
 
 def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
-    """Write ``README.md``: what goes into each graph, what comes out, and how it is used."""
+    """Write ``README.md``: the inputs and outputs of each graph, and an example program."""
     record = source.record
     what = "picture" if source.sees else "text"
     lines = [
@@ -140,7 +140,7 @@ def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = Fa
         *_tables(folder, engine),
     ]
     if labels := record.goal.get("labels"):
-        shown = json.dumps(labels, ensure_ascii=False)  # one line, so it cannot end the block
+        shown = json.dumps(labels, ensure_ascii=False)  # one line, so it cannot end the code block
         lines += ["The labels, in the order of the logits:", "", "```json", shown, "```", ""]
     lines += ["In this folder:", "", "```python", program(source, folder, engine).rstrip(), "```"]
     (folder / README).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -158,7 +158,7 @@ def _tables(folder: Path, engine: Engine) -> Iterator[str]:
 
 
 def program(source: Source, folder: Path, engine: Engine) -> str:
-    """Return a program that computes with the graphs of a folder, and runs there."""
+    """Return an example program that runs the graphs inside their folder."""
     record, model = source.record, source.model
     if (folder / ENCODER).with_suffix(engine.suffix).is_file():
         if isinstance(model, BertEncoderDecoder):
@@ -199,7 +199,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
         rows = "{name: rows[name][None] for name in rows}"
     elif record.task == "answer" or record.goal.get("pairs"):
         texts = '["a text", "another text"], ["its second text", "and its own"]'
-    # A RoBERTa may have types, but its tokenizer gives them only if asked to.
+    # RoBERTa may have token types, but its tokenizer returns them only on request.
     asked = reads_types(source) and not source.tokenizer.token_types
     types = ", return_token_type_ids=True" if asked else ""
     return _TEXTS.format(engine=engine.code, texts=texts, rows=rows, types=types)

@@ -1,4 +1,4 @@
-"""A model written as ONNX, and compared in ONNX Runtime."""
+"""Write a model as ONNX, and compare it in ONNX Runtime."""
 
 import logging
 import warnings
@@ -37,7 +37,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     """Write a run's graphs with its tokenizer, and compare them in ONNX Runtime.
 
     Raises:
-        UserError: a package is missing, or the graphs compute something else.
+        UserError: a package is missing, or the graphs compute different outputs.
     """
     write_graphs(source, folder)
     consumer = f"ONNX Runtime {version('onnxruntime')}"
@@ -52,7 +52,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
 
 
 def write_graphs(source: Source, folder: Path) -> None:
-    """Write a run's graphs, with its configuration and its tokenizer.
+    """Write a run's graphs, configuration and tokenizer.
 
     Raises:
         UserError: a package is missing.
@@ -64,7 +64,7 @@ def write_graphs(source: Source, folder: Path) -> None:
     except ImportError:
         raise missing("onnx") from None
     with torch.no_grad(), _quiet():
-        _compute_at_once(source.model)
+        _disable_chunking(source.model)
         for graph in graphs_of(source):
             write_graph(graph, folder)
     config = {"architectures": [type(source.model).__name__], **source.model.config.to_dict()}
@@ -72,15 +72,15 @@ def write_graphs(source: Source, folder: Path) -> None:
     source.tokenizer.save_pretrained(folder)
 
 
-def _compute_at_once(model: nn.Module) -> None:
-    """Have the feed-forward parts take all tokens at once, which gives the same."""
+def _disable_chunking(model: nn.Module) -> None:
+    """Disable chunking in feed-forward layers, which does not change the outputs."""
     for part in model.modules():
         if isinstance(part, Block):
             part.chunk = 0
 
 
 def write_graph(graph: Graph, folder: Path) -> None:
-    """Trace what computes a graph, and write what was traced."""
+    """Trace the function of a graph, and write the traced graph."""
     from onnx_ir.passes.common import (
         ClearMetadataAndDocStringPass,
         RemoveUnusedNodesPass,
@@ -100,15 +100,15 @@ def write_graph(graph: Graph, folder: Path) -> None:
         verbose=False,
     )
     assert program is not None
-    # Where each node comes from: the source's lines and paths, which are nobody else's business.
+    # Remove the origin of each node: source lines and local paths, which should stay private.
     ClearMetadataAndDocStringPass()(program.model)
-    # ONNX Runtime warns of a constant that no node reads.
+    # ONNX Runtime warns about unused constants.
     RemoveUnusedNodesPass()(program.model)
     program.save(folder / graph.file)
 
 
 class _Traced(nn.Module):
-    """A function of a model's weights, and of tensors without names."""
+    """A module that calls a function with the model and positional tensors."""
 
     def __init__(self, model: Model, compute: Callable[..., Any]) -> None:
         super().__init__()
@@ -122,16 +122,16 @@ class _Traced(nn.Module):
 def compare(
     source: Source, model: OnnxModel, consumer: str, *, tolerance: float = TOLERANCE
 ) -> Check:
-    """Compare what a program computes from graphs with what the model computes.
+    """Compare the outputs of exported graphs with the model's outputs.
 
     Args:
-        source: has the model.
-        model: computes the graphs.
+        source: the source with the model.
+        model: the exported graphs.
         consumer: the program and its version.
-        tolerance: how far outputs may differ.
+        tolerance: maximum relative difference of outputs.
 
     Raises:
-        UserError: they differ.
+        UserError: the outputs differ.
     """
     comparison = Comparison(source, consumer, tolerance=tolerance)
     for batch in sample_batches(source):
@@ -140,7 +140,7 @@ def compare(
 
 
 def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return what the graphs of a model are to compute."""
+    """Return the expected outputs of a model's graphs."""
     outputs = outputs_of(source, batch)
     if source.record.task == "embed":
         hidden = outputs["last_hidden_state"]
@@ -152,21 +152,21 @@ def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _quantise(folder: Path) -> None:
-    """Replace the graphs of a folder by ones whose products have weights of 8 bits."""
+    """Replace the graphs of a folder with graphs whose matrix products have 8-bit weights."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     for path in sorted(folder.glob("*.onnx")):
         model = onnx.load(path)
-        # The shapes of weights, which the library turns round and then finds to be others.
+        # Delete recorded weight shapes: the library transposes weights, then reports a mismatch.
         del model.graph.value_info[:]
-        _part_weights(model.graph)
+        _copy_shared_weights(model.graph)
         with _quiet():
             quantize_dynamic(model, path, weight_type=QuantType.QInt8)
 
 
-def _part_weights(graph: Any) -> None:
-    """Give products weights of their own, which the library turns round for all that read them."""
+def _copy_shared_weights(graph: Any) -> None:
+    """Copy shared weights of Gemm nodes, because the library transposes a weight for all users."""
     nodes = list(_nodes(graph))
     uses = Counter(name for node in nodes for name in node.input)
     weights = {weight.name: weight for weight in graph.initializer}
@@ -178,7 +178,7 @@ def _part_weights(graph: Any) -> None:
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph, and those of the graphs in it."""
+    """Yield the nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -187,7 +187,7 @@ def _nodes(graph: Any) -> Iterator[Any]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the libraries from saying what only they can act on."""
+    """Suppress log messages and warnings that only library developers can act on."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""What an ALBERT is made of, under the reference's key names."""
+"""Configuration of ALBERT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from heedful.models.configs import check_numbers, check_sizes
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AlbertConfig(BertConfig):
-    """The sizes and options of an ALBERT. The defaults are those of ALBERT xxlarge.
+    """Sizes and options of an ALBERT model. The defaults are those of ALBERT xxlarge.
 
-    The layers are divided into groups. Those of a group share the weights of its blocks.
+    The layers are divided into groups. The layers of a group share its blocks and their weights.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -37,33 +37,33 @@ class AlbertConfig(BertConfig):
     )
 
     vocab_size: int = 30000
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     embedding_size: int = 128
-    """Width of the embeddings, which a linear layer widens."""
+    """Width of the embeddings; a linear layer projects them to ``hidden_size``."""
     hidden_size: int = 4096
     """Width of the model; a multiple of ``num_attention_heads``."""
     num_hidden_layers: int = 12
     """Number of layers, each computed by the ``inner_group_num`` blocks of its group."""
     num_hidden_groups: int = 1
-    """Number of groups of layers, at most one for each layer."""
+    """Number of groups of layers; at most ``num_hidden_layers``."""
     inner_group_num: int = 1
-    """Number of blocks in a group, one after the other."""
+    """Number of blocks in a group, which run one after the other."""
     num_attention_heads: int = 64
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     intermediate_size: int = 16384
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     hidden_act: str = "gelu_new"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     hidden_dropout_prob: float = 0.0
-    """Dropout of the embeddings and of what each half of a block adds."""
+    """Dropout of the embeddings and of the output of each sublayer, before the residual sum."""
     attention_probs_dropout_prob: float = 0.0
     """Dropout of the attention weights."""
     classifier_dropout_prob: float = 0.1
     """Dropout before a classifier."""
     bos_token_id: int | None = 2
-    """Id of the piece that begins a text."""
+    """Id of the beginning-of-text token."""
     eos_token_id: int | None = 3
-    """Id of the piece that ends one."""
+    """Id of the end-of-text token."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("embedding_size", "num_hidden_groups", "inner_group_num"))
@@ -77,20 +77,20 @@ class AlbertConfig(BertConfig):
 
     @property
     def num_blocks(self) -> int:
-        """Number of blocks with weights of their own."""
+        """Number of blocks with their own weights."""
         return self.num_hidden_groups * self.inner_group_num
 
     @property
     def block_numbers(self) -> tuple[int, ...]:
-        """The number of the block that is computed first, second, and so on."""
-        size = self.num_hidden_layers / self.num_hidden_groups  # as the reference, not whole
+        """Block numbers in the order in which the blocks run."""
+        size = self.num_hidden_layers / self.num_hidden_groups  # a fraction, as in the reference
         groups = [int(layer / size) for layer in range(self.num_hidden_layers)]
         inner = range(self.inner_group_num)
         return tuple(group * self.inner_group_num + block for group in groups for block in inner)
 
     @property
     def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
+        """Width of the embedding tables."""
         return self.embedding_size
 
     @property

@@ -1,6 +1,6 @@
-"""ALBERT (Lan et al. 2020): BERT's blocks, shared by the layers, over narrow embeddings.
+"""ALBERT (Lan et al. 2020): BERT's blocks, shared between layers, on narrow embeddings.
 
-Shapes: M blocks, each counted once.
+Shapes: M distinct blocks.
 """
 
 from heedful.layers.stack import Order
@@ -22,13 +22,13 @@ from heedful.models.with_head import WithHead
 class AlbertModel(Encoder):
     """ALBERT without a head.
 
-    Head masks have a row, and pruned heads a number, for each of the M blocks: layers that share a
-    block share its heads. The reference, too, prunes them so; of a mask with a row for each layer
-    it reads no more rows than these.
+    Head masks have a row for each of the M blocks, and pruned heads are listed by block. Layers
+    that share a block share its heads. The reference prunes in the same way. It accepts head masks
+    with a row for each layer, but uses only the first M rows.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: AlbertConfig
@@ -36,38 +36,38 @@ class AlbertModel(Encoder):
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
         order = Order(config.block_numbers, together=config.inner_group_num)
-        # The reference adds biases of distances after the other scores were scaled.
+        # The reference adds the distance biases after scaling the other scores.
         variant = Variant(order=order, widen=True, scaled=False)
         super().__init__(config, add_pooling_layer, variant)
         self.in_files = in_files(config)
 
 
 class AlbertForSequenceClassification(BertForSequenceClassification):
-    """ALBERT with a linear classifier, or regression, of the pooled first token."""
+    """ALBERT with a linear classifier or regression on the pooled first token."""
 
     albert: AlbertModel
     body_class = AlbertModel
 
 
 class AlbertForMultipleChoice(BertForMultipleChoice):
-    """ALBERT that gives each choice one score; the choices of an item share a softmax."""
+    """ALBERT that scores each choice; a softmax runs over the choices of an example."""
 
     albert: AlbertModel
     body_class = AlbertModel
 
 
 class AlbertForTokenClassification(BertForTokenClassification):
-    """ALBERT with a linear classifier of every token."""
+    """ALBERT with a linear classifier on every token."""
 
     albert: AlbertModel
     body_class = AlbertModel
 
 
 class AlbertForQuestionAnswering(BertForQuestionAnswering):
-    """ALBERT that says where in a text an answer starts and ends.
+    """ALBERT that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     albert: AlbertModel
@@ -75,14 +75,14 @@ class AlbertForQuestionAnswering(BertForQuestionAnswering):
 
 
 class AlbertForMaskedLM(BertForMaskedLM):
-    """ALBERT that says which pieces stand at masked positions."""
+    """ALBERT that predicts the tokens at masked positions."""
 
     albert: AlbertModel
     body_class = AlbertModel
 
 
 class AlbertForPreTraining(WithHead):
-    """ALBERT with the two heads that it was pre-trained with: masked pieces, sentence order."""
+    """ALBERT with its two pre-training heads: masked language model and sentence order."""
 
     albert: AlbertModel
 

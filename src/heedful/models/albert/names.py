@@ -1,9 +1,9 @@
-"""What ALBERT's weights are called in folders."""
+"""Names of ALBERT's weights in checkpoints."""
 
 from heedful.models.albert.config import AlbertConfig
 
 PREFIX = "albert"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 _IN_FILES = {
     "embeddings.project": "encoder.embedding_hidden_mapping_in",
@@ -22,14 +22,14 @@ _IN_FILES = {
     "cls.predictions.transform.LayerNorm": "predictions.LayerNorm",
     "cls.seq_relationship": "sop_classifier.classifier",
 }
-"""Parts of a model that have another name in a file."""
+"""Module names in a file, where they differ from the model's."""
 
 
 def in_files(config: AlbertConfig) -> dict[str, str]:
-    """Return the parts that have another name in a file, and that name."""
+    """Return a map from module names to their names in a file, where the two differ."""
     blocks = {}
     for number in range(config.num_blocks):
         group, inner = divmod(number, config.inner_group_num)
-        theirs = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}"
-        blocks[f"encoder.layer.{number}"] = theirs
+        name_in_file = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+        blocks[f"encoder.layer.{number}"] = name_in_file
     return _IN_FILES | blocks

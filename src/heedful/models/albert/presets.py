@@ -1,4 +1,4 @@
-"""The sizes of ALBERT, by name."""
+"""Sizes of ALBERT, by name."""
 
 from typing import Any
 
@@ -15,4 +15,4 @@ PRESETS: dict[str, dict[str, Any]] = {
         "xxlarge": sizes(12, 4096),
     }.items()
 }
-"""Base to xxlarge are those of Lan et al. 2020, table 1; tiny and mini are ours."""
+"""Base to xxlarge are from Lan et al. 2020, table 1; tiny and mini are ours."""

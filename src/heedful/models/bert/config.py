@@ -1,4 +1,4 @@
-"""What a BERT is made of, under the reference's key names."""
+"""Configuration of BERT, with the reference's key names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BertConfig(ReferenceConfig):
-    """The sizes and options of a BERT. The defaults are those of BERT base, uncased.
+    """Sizes and options of a BERT model. The defaults are those of BERT base, uncased.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -49,50 +49,51 @@ class BertConfig(ReferenceConfig):
     DEPTH: ClassVar[str] = "num_hidden_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
     LEAST_TYPES: ClassVar[int] = 1
-    """How many token types there must be."""
+    """Smallest value of ``type_vocab_size``."""
     ABSENT: ClassVar[Mapping[str, Any]] = {}
-    """Fields that the family's files do not have, and the only value of each."""
+    """Fields that the family's files lack, each with its only supported value."""
 
     vocab_size: int = 30522
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     hidden_size: int = 768
     """Width of the model; a multiple of ``num_attention_heads``."""
     num_hidden_layers: int = 12
     """Number of blocks."""
     num_attention_heads: int = 12
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     intermediate_size: int = 3072
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     hidden_act: str = "gelu"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     hidden_dropout_prob: float = 0.1
-    """Dropout of the embeddings and of what each half of a block adds."""
+    """Dropout of the embeddings and of the output of each sublayer, before the residual sum."""
     attention_probs_dropout_prob: float = 0.1
     """Dropout of the attention weights."""
     classifier_dropout: float | None = None
-    """Dropout before a classifier; None takes ``hidden_dropout_prob``."""
+    """Dropout before a classifier; None means ``hidden_dropout_prob``."""
     max_position_embeddings: int = 512
     """Longest sequence, in tokens."""
     type_vocab_size: int = 2
     """Number of token types."""
     initializer_range: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of newly initialised weights."""
     layer_norm_eps: float = 1e-12
     """Added to the variance by layer normalisation."""
     pad_token_id: int | None = 0
-    """Id of the padding piece, whose vector is not trained; None if there is none."""
+    """Id of the padding token, whose embedding is not trained; None if there is no such token."""
     position_embedding_type: str = "absolute"
-    """One of ``positions.POSITIONS``: a vector for each position (Devlin et al. 2019), or for each
-    distance, which the query meets (Shaw et al. 2018), or query and key (Huang et al. 2020)."""
+    """One of ``positions.POSITIONS``. Either one vector for each position (Devlin et al. 2019), or
+    one for each distance between two tokens. A distance's vector is multiplied with the query (Shaw
+    et al. 2018), or with query and key (Huang et al. 2020)."""
     is_decoder: bool = False
-    """Whether a token may attend to none after it."""
+    """Whether attention is causal: a token does not attend to later tokens."""
     add_cross_attention: bool = False
-    """Whether the blocks of a decoder can attend to an encoder."""
+    """Whether the blocks of a decoder have cross-attention to an encoder."""
     use_cache: bool = True
-    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
-    call has to ask for the cache."""
+    """Whether the reference returns a KV cache by default. Kept for compatibility with its files:
+    in heedful a call must ask for the cache."""
     tie_word_embeddings: bool = True
-    """Whether a language model's output uses the word embeddings."""
+    """Whether a language model's output layer shares the weights of the word embeddings."""
 
     def __post_init__(self) -> None:
         for name, value in self.ABSENT.items():
@@ -127,11 +128,11 @@ class BertConfig(ReferenceConfig):
         """Read the ``config.json`` of the reference or of heedful.
 
         Args:
-            path: the file; where there is none, ``bert_config.json`` beside it, as Google's
-                original BERTs have it.
+            path: the file. If it does not exist, ``bert_config.json`` in the same folder is read,
+                the file name of Google's original BERT checkpoints.
 
         Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+            UserError: the file cannot be read, a key is unknown, or a value is not supported.
         """
         original = path.with_name("bert_config.json")
         if original.exists() and not path.exists():
@@ -139,6 +140,6 @@ class BertConfig(ReferenceConfig):
         return cls.from_dict(read_json(path), where=str(path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the contents of a ``config.json``, for heedful and for the reference."""
         values = ReferenceConfig.to_dict(self)
         return {name: value for name, value in values.items() if name not in self.ABSENT}

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019) and its public names with a head."""
+"""BERT (Devlin et al. 2019), without and with task heads."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ class BertModel(Encoder):
     """BERT without a head.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: BertConfig
@@ -26,7 +26,7 @@ class BertModel(Encoder):
 
 
 class BertForSequenceClassification(WithHead):
-    """BERT with a linear classifier, or regression, of the pooled first token."""
+    """BERT with a linear classifier or regression on the pooled first token."""
 
     bert: BertModel
     body_class: ClassVar[type[Encoder]] = BertModel
@@ -45,9 +45,9 @@ class BertForSequenceClassification(WithHead):
 
 
 class BertForNextSentencePrediction(WithHead):
-    """BERT that says whether the second text of a pair follows the first (Devlin et al. 2019, 3.1).
+    """BERT that predicts whether the second text follows the first (Devlin et al. 2019, 3.1).
 
-    Of its two logits the first is for a text that follows.
+    The first of its two logits is for a second text that follows.
     """
 
     bert: BertModel
@@ -61,7 +61,7 @@ class BertForNextSentencePrediction(WithHead):
 
 
 class BertForMultipleChoice(WithHead):
-    """BERT that gives each choice one score, which the choices of an item share a softmax over."""
+    """BERT that scores each choice; a softmax runs over the choices of an example."""
 
     bert: BertModel
     body_class: ClassVar[type[Encoder]] = BertModel
@@ -75,7 +75,7 @@ class BertForMultipleChoice(WithHead):
 
 
 class BertForTokenClassification(WithHead):
-    """BERT with a linear classifier of every token."""
+    """BERT with a linear classifier on every token."""
 
     bert: BertModel
     body_class: ClassVar[type[Encoder]] = BertModel
@@ -89,10 +89,10 @@ class BertForTokenClassification(WithHead):
 
 
 class BertForQuestionAnswering(WithHead):
-    """BERT that says where in a text an answer starts and ends.
+    """BERT that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     bert: BertModel
@@ -107,7 +107,7 @@ class BertForQuestionAnswering(WithHead):
 
 
 class BertForMaskedLM(WithHead):
-    """BERT that says which words stand at masked positions (Devlin et al. 2019, section 3.1)."""
+    """BERT that predicts the tokens at masked positions (Devlin et al. 2019, section 3.1)."""
 
     bert: BertModel
     body_class: ClassVar[type[Encoder]] = BertModel
@@ -120,7 +120,7 @@ class BertForMaskedLM(WithHead):
 
 
 class BertLMHeadModel(WithHead):
-    """BERT that says which word comes next, for a configuration with ``is_decoder``."""
+    """BERT that predicts the next token, for a configuration with ``is_decoder``."""
 
     bert: BertModel
     body_class: ClassVar[type[Encoder]] = BertModel
@@ -134,7 +134,7 @@ class BertLMHeadModel(WithHead):
 
 
 class BertForPreTraining(WithHead):
-    """BERT with the two heads that it was pre-trained with: masked words, next sentence."""
+    """BERT with its two pre-training heads: masked language model and next sentence."""
 
     bert: BertModel
 

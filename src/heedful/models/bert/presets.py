@@ -1,4 +1,4 @@
-"""The published sizes of BERT, by name."""
+"""Published sizes of BERT, by name."""
 
 from typing import TypedDict
 
@@ -13,7 +13,7 @@ class Sizes(TypedDict):
 
 
 def sizes(layers: int, width: int) -> Sizes:
-    """Return the sizes of an encoder whose heads are 64 wide."""
+    """Return the sizes of an encoder with heads of width 64."""
     return {
         "num_hidden_layers": layers,
         "hidden_size": width,
@@ -30,4 +30,4 @@ PRESETS: dict[str, Sizes] = {
     "base": sizes(12, 768),
     "large": sizes(24, 1024),
 }
-"""Base and large are those of Devlin et al. 2019, the smaller ones those of Turc et al. 2019."""
+"""Base and large are from Devlin et al. 2019, the smaller sizes from Turc et al. 2019."""

@@ -1,4 +1,4 @@
-"""What a BigBird is made of, under the reference's key names."""
+"""Configuration of BigBird, with the reference's key names."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,12 +8,12 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
 
 ATTENTIONS = ("block_sparse", "original_full")
-"""How long texts are read: by blocks, or every token by every token."""
+"""Attention to long texts: sparse, by blocks of tokens, or full."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BigBirdConfig(BertConfig):
-    """The sizes and options of a BigBird. The defaults are those of BigBird base.
+    """Sizes and options of a BigBird model. The defaults are those of BigBird base.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -22,23 +22,25 @@ class BigBirdConfig(BertConfig):
     MODEL_TYPE: ClassVar[str] = "big_bird"
 
     vocab_size: int = 50358
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     hidden_act: str = "gelu_new"
-    """Activation of the feed-forward half, and of the head that decides about texts."""
+    """Activation of the feed-forward layer, and of the text classifier."""
     max_position_embeddings: int = 4096
     """Longest sequence, in tokens."""
     sep_token_id: int = 66
-    """Id of the piece that ends a text: a question ends at the first."""
+    """Id of the separator token; the first one ends the question."""
     attention_type: str = "block_sparse"
-    """One of ``ATTENTIONS``. Up to 5 + 2 * ``num_random_blocks`` blocks both are the same."""
+    """One of ``ATTENTIONS``. Texts of up to 5 + 2 * ``num_random_blocks`` blocks always get full
+    attention."""
     block_size: int = 64
     """Number of tokens in a block."""
     num_random_blocks: int = 3
-    """How many blocks each block reads in training besides its neighbours and the ends."""
+    """Number of random blocks that each block attends to in training, besides its neighbours and
+    the first and last block."""
     use_bias: bool = True
-    """Whether queries, keys and values have biases."""
+    """Whether the query, key and value projections have biases."""
     rescale_embeddings: bool = False
-    """Whether word vectors are multiplied by the root of ``hidden_size``."""
+    """Whether word embeddings are multiplied by the square root of ``hidden_size``."""
 
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own

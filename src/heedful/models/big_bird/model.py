@@ -1,4 +1,4 @@
-"""BigBird (Zaheer et al. 2020): BERT's blocks, which read long texts by blocks of tokens.
+"""BigBird (Zaheer et al. 2020): BERT's blocks, with block-sparse attention to long texts.
 
 Shapes: B batch, S length, D model width.
 """
@@ -30,12 +30,12 @@ from heedful.models.with_head import WithHead
 class BigBirdModel(Encoder):
     """BigBird without a head.
 
-    What a text gets does not depend on the others of its batch, or on what was read before. A
-    decoder reads all texts as a whole.
+    The output for a text does not depend on other texts of the batch, or on earlier calls. A
+    decoder uses full attention for all texts.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: BigBirdConfig
@@ -51,26 +51,26 @@ class BigBirdModel(Encoder):
         super().__init__(config, add_pooling_layer, variant)
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks, which then draw by their new numbers; see ``Model``."""
+        """Keep only the given blocks, and renumber their sparse attention; see ``Model``."""
         super().keep_blocks(numbers)
         for number, block in enumerate(self.encoder.distinct):
             block.attention.self.renumber(number)
 
 
 def _sparse(config: BigBirdConfig) -> BlockSparse | None:
-    """Return how long texts are read; None where none is too long to be read as a whole."""
+    """Return the sparse attention to long texts; None if all texts get full attention."""
     sparse = BlockSparse(
         size=config.block_size,
         num_random=config.num_random_blocks,
         num_heads=config.num_attention_heads,
         positions=config.max_position_embeddings,
     )
-    whole = config.is_decoder or config.attention_type == "original_full"
-    return None if whole or config.max_position_embeddings <= sparse.longest_whole else sparse
+    full = config.is_decoder or config.attention_type == "original_full"
+    return None if full or config.max_position_embeddings <= sparse.longest_whole else sparse
 
 
 class BigBirdForSequenceClassification(WithHead):
-    """BigBird with a classifier, or regression, of two layers on the first token."""
+    """BigBird with a two-layer classifier or regression on the first token."""
 
     bert: BigBirdModel
 
@@ -88,7 +88,7 @@ class BigBirdForSequenceClassification(WithHead):
 
 
 class BigBirdForMultipleChoice(WithHead):
-    """BigBird that gives each choice one score; the choices of an item share a softmax."""
+    """BigBird that scores each choice; a softmax runs over the choices of an example."""
 
     bert: BigBirdModel
 
@@ -100,7 +100,7 @@ class BigBirdForMultipleChoice(WithHead):
 
 
 class BigBirdForTokenClassification(WithHead):
-    """BigBird with a linear classifier of every token."""
+    """BigBird with a linear classifier on every token."""
 
     bert: BigBirdModel
 
@@ -112,7 +112,7 @@ class BigBirdForTokenClassification(WithHead):
 
 
 class _AnswerHead(nn.Module):
-    """Scores each token as an end of an answer, behind one more feed-forward part."""
+    """Return start and end logits of each token, after one more feed-forward layer."""
 
     def __init__(self, config: BigBirdConfig) -> None:
         super().__init__()
@@ -137,18 +137,18 @@ class _AnswerHead(nn.Module):
         return logits
 
     def loss(self, logits: Tensor, positions: Tensor) -> Tensor:
-        """Return the mean loss of one of the ends; see ``SpanHead``."""
+        """Return the mean loss of the start or of the end; see ``SpanHead``."""
         return self.qa_outputs.loss(logits, positions)
 
 
 class BigBirdForQuestionAnswering(WithHead):
-    """BigBird that says where in a text an answer starts and ends.
+    """BigBird that predicts the start and end of an answer span.
 
-    No answer starts or ends in the question: its tokens get scores far below all others, but for
-    the first, which stands for no answer.
+    An answer cannot start or end in the question, so the question's tokens get very low logits. The
+    first token is an exception: it means that there is no answer.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     bert: BigBirdModel
@@ -172,20 +172,20 @@ class BigBirdForQuestionAnswering(WithHead):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> QuestionAnsweringOutput:
-        """Score each token as an end of the answer; see ``forwards.find_span``.
+        """Return the start and end logits of the answer; see ``forwards.find_span``.
 
-        ``question_lengths`` are the tokens of each question, with those that stand around it. Shape
-        (B, 1). None counts them to the first ``sep_token_id``; where there are vectors in the place
-        of ids, no token is then taken for one of a question. ``token_type_ids`` that are None are 0
-        in the question and 1 behind it.
+        ``question_lengths`` are the numbers of tokens of the questions, special tokens included.
+        Shape (B, 1). None counts the tokens up to the first ``sep_token_id``; with
+        ``inputs_embeds``, no token then counts as part of a question. ``token_type_ids`` default to
+        0 in the question and 1 after it, if the question lengths are known.
         """
         tokens = inputs_embeds if input_ids is None else input_ids
         if question_lengths is None and input_ids is not None:
             question_lengths = _question_lengths(input_ids, self.config.sep_token_id)
         in_question = None
         if question_lengths is not None and tokens is not None:
-            numbers = torch.arange(tokens.shape[1], device=tokens.device)
-            in_question = numbers < question_lengths  # (B, S)
+            positions = torch.arange(tokens.shape[1], device=tokens.device)
+            in_question = positions < question_lengths  # (B, S)
             if token_type_ids is None:
                 token_type_ids = (~in_question).long()
         encoded = self.body(
@@ -200,17 +200,17 @@ class BigBirdForQuestionAnswering(WithHead):
         )
         logits = self.head(encoded.last_hidden_state)  # (B, S, 2)
         if in_question is not None:
-            logits = logits - 1e6 * (in_question & (numbers > 0))[..., None]
+            logits = logits - 1e6 * (in_question & (positions > 0))[..., None]
         return forwards.span_output(self, encoded, logits, start_positions, end_positions)
 
 
-def _question_lengths(ids: Tensor, end: int) -> Tensor:
-    """Return the tokens of each question up to its end, shape (B, 1), for ids of shape (B, S)."""
-    return ids.eq(end).int().argmax(1, keepdim=True) + 1
+def _question_lengths(ids: Tensor, sep_id: int) -> Tensor:
+    """Return the lengths up to the first separator, shape (B, 1), for ids of shape (B, S)."""
+    return ids.eq(sep_id).int().argmax(1, keepdim=True) + 1
 
 
 class BigBirdForMaskedLM(WithHead):
-    """BigBird that says which pieces stand at masked positions."""
+    """BigBird that predicts the tokens at masked positions."""
 
     bert: BigBirdModel
 
@@ -221,7 +221,7 @@ class BigBirdForMaskedLM(WithHead):
 
 
 class BigBirdForCausalLM(WithHead):
-    """BigBird that says which piece comes next, for a configuration with ``is_decoder``."""
+    """BigBird that predicts the next token, for a configuration with ``is_decoder``."""
 
     bert: BigBirdModel
 
@@ -233,7 +233,7 @@ class BigBirdForCausalLM(WithHead):
 
 
 class BigBirdForPreTraining(WithHead):
-    """BigBird with both heads of BERT's pre-training: masked pieces, next sentence."""
+    """BigBird with BERT's two pre-training heads: masked language model and next sentence."""
 
     bert: BigBirdModel
 

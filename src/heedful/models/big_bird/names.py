@@ -1,7 +1,7 @@
-"""What BigBird's weights are called in folders."""
+"""Names of BigBird's weights in checkpoints."""
 
 PREFIX = "bert"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {"pooler.dense": "pooler"}
-"""Parts of a model that have another name in a file."""
+"""Module names in a file, where they differ from the model's."""

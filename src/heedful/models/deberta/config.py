@@ -1,4 +1,4 @@
-"""What a DeBERTa is made of, under the reference's key names."""
+"""Configuration of DeBERTa, with the reference's key names."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -16,10 +16,10 @@ _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DebertaConfig(BertConfig):
-    """The sizes and options of a DeBERTa. The defaults are those of the reference.
+    """Sizes and options of a DeBERTa model. The defaults are those of the reference.
 
     Raises:
-        UserError: a value is of the wrong type or out of range, or two do not go together.
+        UserError: a value is of the wrong type or out of range, or two values conflict.
     """
 
     MODEL_TYPE: ClassVar[str] = "deberta"
@@ -39,36 +39,38 @@ class DebertaConfig(BertConfig):
     LEAST_TYPES: ClassVar[int] = 0
     UNUSED: ClassVar[Collection[str]] = ("padding_idx",)
     vocab_size: int = 50265
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     type_vocab_size: int = 0
     """Number of token types; 0 for none."""
     layer_norm_eps: float = 1e-7
     """Added to the variance by layer normalisation."""
     embedding_size: int | None = None
-    """Width of the embeddings; None takes ``hidden_size``. A linear layer widens others."""
+    """Width of the embeddings; None means ``hidden_size``. If it differs from ``hidden_size``, a
+    linear layer widens the embeddings."""
     relative_attention: bool = False
-    """Whether distances between tokens take part in attention."""
+    """Whether attention uses the distances between tokens."""
     pos_att_type: tuple[str, ...] | None = None
-    """How: ``c2p`` (contents meet distances as keys), ``p2c`` (as queries), or both; None for
-    neither. Files may say ``c2p|p2c``."""
+    """Terms that distances add to the attention scores. ``c2p`` is content to position, with
+    distances as keys. ``p2c`` is position to content, with distances as queries. None means no
+    term. Files may also write ``c2p|p2c``."""
     max_relative_positions: int = -1
-    """The distance from which on all are one; below 1 takes ``max_position_embeddings``."""
+    """Distances from this one on share one embedding; below 1 means ``max_position_embeddings``."""
     position_biased_input: bool = True
-    """Whether vectors of positions are added to those of words."""
+    """Whether position embeddings are added to word embeddings."""
     pooler_dropout: float = 0.0
-    """Dropout of the first token before the pooler of a classifier."""
+    """Dropout of the first token before a classifier's pooler."""
     pooler_hidden_act: str = "gelu"
     """Activation of that pooler."""
     cls_dropout: float | None = None
-    """Dropout before a classifier of texts; None takes ``hidden_dropout_prob``."""
+    """Dropout before a text classifier; None means ``hidden_dropout_prob``."""
     legacy: bool = True
-    """Whether the weights that score masked pieces have the reference's older names; published
-    files have the newer ones."""
+    """Whether the masked language model head's weights have the reference's older names. Published
+    files have the newer names."""
     talking_head: bool = False
     """Whether attention heads mix their scores and weights (Shazeer et al. 2020)."""
     enhanced_mask_decoder: bool = False
-    """Whether masked pieces are told with absolute positions, which come in at the last block (He
-    et al. 2021, section 3.2). The reference leaves that out."""
+    """Whether the masked language model adds absolute positions in the last block (He et al. 2021,
+    section 3.2). The reference has no such decoder."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
@@ -91,65 +93,65 @@ class DebertaConfig(BertConfig):
 
     @property
     def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
+        """Width of the embedding tables."""
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     @property
     def num_distances(self) -> int:
-        """The distance from which on all are one."""
-        most = self.max_relative_positions
-        return self.max_position_embeddings if most < 1 else most
+        """Distances from this one on are treated as equal; see ``max_relative_positions``."""
+        limit = self.max_relative_positions
+        return self.max_position_embeddings if limit < 1 else limit
 
     @property
     def score_factor(self) -> float:
-        """What the usual scaled scores are multiplied by: they are sums of so many terms."""
+        """Factor on the usual scaled scores, since each score is a sum of several terms."""
         return 1 / math.sqrt(1 + len(self.pos_att_type or ()))
 
     @property
     def head_dropout(self) -> float:
-        """Dropout before a classifier of texts."""
+        """Dropout before a text classifier."""
         return self.hidden_dropout_prob if self.cls_dropout is None else self.cls_dropout
 
     def generator(self, size: float) -> Self:
-        """Return the configuration of the generator of a discriminator (He et al. 2023, 4.1).
+        """Return the generator's configuration for this discriminator (He et al. 2023, 4.1).
 
-        It is as wide and has fewer blocks.
+        The generator has the same width and fewer blocks.
 
         Args:
-            size: the share of its depth.
+            size: depth of the generator as a share of the discriminator's depth.
         """
         return replace(self, num_hidden_layers=max(1, round(self.num_hidden_layers * size)))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``; see ``BertConfig``."""
+        """Build a configuration from the contents of a ``config.json``; see ``BertConfig``."""
         width, heads = (
             values.get(key, getattr(cls(), key)) for key in ("hidden_size", "num_attention_heads")
         )
         values = dict(values)
-        # Sizes that files may say, and that follow from others in what the reference computes.
+        # Files may hold these sizes, but the reference's code derives them from other sizes.
         for key, size in (
             ("pooler_hidden_size", width),
             ("attention_head_size", width // heads if heads else 0),
         ):
-            if (said := values.pop(key, None)) not in (None, size):
-                raise UserError(f"{where}: {key} is {said!r}; only {size} is supported")
+            if (stored := values.pop(key, None)) not in (None, size):
+                raise UserError(f"{where}: {key} is {stored!r}; only {size} is supported")
         return super(DebertaConfig, cls).from_dict(values, where=where)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the contents of a ``config.json``, for heedful and for the reference."""
         values = BertConfig.to_dict(self)
-        unsaid = {name for name in ("embedding_size", "cls_dropout") if values[name] is None}
-        unsaid |= {name for name in ("talking_head", "enhanced_mask_decoder") if not values[name]}
-        kept = {name: x for name, x in values.items() if name not in unsaid}
+        omitted = {name for name in ("embedding_size", "cls_dropout") if values[name] is None}
+        omitted |= {name for name in ("talking_head", "enhanced_mask_decoder") if not values[name]}
+        kept = {name: x for name, x in values.items() if name not in omitted}
         return kept | {"pos_att_type": None if self.pos_att_type is None else [*self.pos_att_type]}
 
 
 def _terms(names: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the names of terms, in whatever way they are written.
+    """Return the names of the terms as a tuple; also accepts ``c2p|p2c``.
 
     Raises:
-        UserError: there is no such term, or one is named twice.
+        UserError: a term does not exist, or is named twice.
     """
     if isinstance(names, str):
         names = [name.strip() for name in names.lower().split("|")]

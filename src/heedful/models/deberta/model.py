@@ -1,6 +1,6 @@
-"""DeBERTa (He et al. 2021): BERT's blocks, in whose attention contents meet distances.
+"""DeBERTa (He et al. 2021): BERT's blocks with disentangled attention to content and distance.
 
-Classes of version 2 derive from these: they differ in the options of the body alone.
+The classes of version 2 derive from these and differ only in the options of the body.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,15 @@ from heedful.models.with_head import WithHead
 class DebertaModel(Encoder):
     """DeBERTa without a head; it has no pooler.
 
-    Distances count tokens, whatever ``position_ids`` say: these are read where vectors of positions
-    are added to words (``position_biased_input``), or in the enhanced mask decoder.
+    Distances count tokens and ignore ``position_ids``. Only position embeddings use
+    ``position_ids``, either added to word embeddings (``position_biased_input``), or in the
+    enhanced mask decoder.
 
     Args:
-        config: its sizes and options.
-        decodes: whether the last block is the enhanced mask decoder (He et al. 2021, section 3.2):
-            it asks for each token with its position, and then again with what came of that.
+        config: sizes and options.
+        decodes: whether the last block is the enhanced mask decoder (He et al. 2021, section 3.2).
+            It adds position embeddings to its queries, and then runs again with its own output as
+            queries.
     """
 
     config: DebertaConfig
@@ -41,33 +43,34 @@ class DebertaModel(Encoder):
         super().__init__(config, add_pooling_layer=False, variant=variant_of(config))
 
     def why_not_compiled(self) -> str | None:
-        """Return why it has no compiled form; None if it has one."""
+        """Return why this body has no compiled form; None if it has one."""
         if self.config.talking_head:
             return "attention heads that mix their scores have no compiled form"
         return super().why_not_compiled()
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
-        """Take heads out of the attention of blocks; see ``pruning.prune_heads``.
+        """Prune attention heads; see ``pruning.prune_heads``.
 
         Raises:
-            UserError: see there, or heads mix their scores (``talking_head``).
+            UserError: see ``pruning.prune_heads``; also if heads mix their scores
+                (``talking_head``).
         """
         if self.config.talking_head:
             raise UserError("talking_head is true: attention heads that mix cannot be pruned")
         super().prune_heads(heads)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Take apart what a file keeps in one tensor; see ``names.split``."""
+        """Split the joined weights of a file; see ``names.split``."""
         width = self.config.hidden_size // self.config.num_attention_heads
         return names.split(names.known(tensors, self.config), width)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Do the reverse."""
+        """Undo ``from_file_layout``."""
         return names.join(weights, self.config.hidden_size // self.config.num_attention_heads)
 
 
 def variant_of(config: DebertaConfig) -> Variant:
-    """Return what a DeBERTa does otherwise than BERT."""
+    """Return how a DeBERTa differs from BERT."""
     distances = terms = None
     if config.relative_attention:
         distances = Distances(config.num_distances, config.hidden_size)
@@ -88,7 +91,7 @@ def variant_of(config: DebertaConfig) -> Variant:
 
 
 class DebertaForSequenceClassification(WithHead):
-    """DeBERTa with a classifier, or regression, of the first token, which a pooler reads."""
+    """DeBERTa with a classifier or regression on the pooled first token."""
 
     deberta: DebertaModel
     body_class: ClassVar[type[DebertaModel]] = DebertaModel
@@ -109,7 +112,7 @@ class DebertaForSequenceClassification(WithHead):
 
 
 class DebertaForTokenClassification(WithHead):
-    """DeBERTa with a linear classifier of every token."""
+    """DeBERTa with a linear classifier on every token."""
 
     deberta: DebertaModel
     body_class: ClassVar[type[DebertaModel]] = DebertaModel
@@ -122,10 +125,10 @@ class DebertaForTokenClassification(WithHead):
 
 
 class DebertaForQuestionAnswering(WithHead):
-    """DeBERTa that says where in a text an answer starts and ends.
+    """DeBERTa that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     deberta: DebertaModel
@@ -139,10 +142,10 @@ class DebertaForQuestionAnswering(WithHead):
 
 
 class DebertaForMaskedLM(WithHead):
-    """DeBERTa that says which pieces stand at masked positions.
+    """DeBERTa that predicts the tokens at masked positions.
 
-    With ``enhanced_mask_decoder`` it tells them with absolute positions, as it was published; the
-    reference has no such decoder.
+    With ``enhanced_mask_decoder`` it also uses absolute positions, as in the paper; the reference
+    has no such decoder.
 
     Raises:
         UserError: the embeddings are narrower than the model, and ``legacy`` is false.
@@ -169,7 +172,7 @@ class DebertaForMaskedLM(WithHead):
 
 
 class DebertaForPreTraining(WithHead):
-    """DeBERTa that tells replaced tokens from original ones; the reference has no such model."""
+    """DeBERTa that detects replaced tokens; the reference has no such model."""
 
     deberta: DebertaModel
     body_class: ClassVar[type[DebertaModel]] = DebertaModel

@@ -1,7 +1,7 @@
-"""What DeBERTa's weights are called in folders, and how they stand there.
+"""Names and layout of DeBERTa's weights in checkpoints.
 
-A file has the weights of queries, keys and values in one tensor, head by head: those of the first
-head's query, key and value, then those of the second's. Here each has a name of its own.
+A file joins the weights of query, key and value in one tensor, head by head: query, key and value
+of the first head, then of the second head, and so on. This module gives each a name of its own.
 
 Shapes: H heads, K head width, D model width.
 """
@@ -15,7 +15,7 @@ from heedful.models.deberta.config import DebertaConfig
 from heedful.models.weights import renamed
 
 PREFIX = "deberta"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 SHARED = {
     "embeddings.project": "embeddings.embed_proj",
@@ -23,7 +23,7 @@ SHARED = {
     "encoder.distances.LayerNorm": "encoder.LayerNorm",
     "encoder.convolution": "encoder.conv",
 }
-"""Parts of all DeBERTas that have another name in a file."""
+"""Module names in a file, for all versions of DeBERTa."""
 
 IN_FILES = SHARED | {
     "attention.self.disentangled.key": "attention.self.pos_proj",
@@ -31,28 +31,29 @@ IN_FILES = SHARED | {
     "attention.self.talk_scores": "attention.self.head_logits_proj",
     "attention.self.talk_weights": "attention.self.head_weights_proj",
 }
-"""The same of the first version alone."""
+"""Module names in a file, for the first version of DeBERTa."""
 
 LANGUAGE_HEAD = {
     "lm_predictions.lm_head.transform.dense": "lm_predictions.lm_head.dense",
     "lm_predictions.lm_head.transform.LayerNorm": "lm_predictions.lm_head.LayerNorm",
 }
-"""The same of a head that scores pieces, in published files."""
+"""Names in published files of the language model head's modules."""
 
 POOLED_HEAD = {"classifier.dense": "pooler.dense", "classifier.out_proj": "classifier"}
-"""The same of a head that decides about texts."""
+"""Names in a file of a text classifier's modules."""
 
 _OLD_HEAD = {
     "lm_predictions.lm_head.dense": "cls.predictions.transform.dense",
     "lm_predictions.lm_head.LayerNorm": "cls.predictions.transform.LayerNorm",
     "lm_predictions.lm_head": "cls.predictions",
 }
-"""The parts of a head that scores pieces as published files name them, and older ones."""
+"""Maps the language model head's names in published files to their older names."""
 
 _POSITIONS = ("embeddings.position_embeddings.weight",)
-"""What published files hold although their models do not read it."""
+"""Weights in published files that the models do not use."""
 _NORM = ("encoder.LayerNorm.weight", "encoder.LayerNorm.bias")
-"""What normalises the vectors of distances in version 2, also in files that have none of these."""
+"""Layer normalisation of the distance embeddings in version 2. Files without distance embeddings
+hold it, too."""
 
 _JOINED, _PARTS = "attention.self.in_proj.weight", ("query", "key", "value")
 _BIASES = {
@@ -62,10 +63,10 @@ _BIASES = {
 
 
 def split(tensors: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
-    """Return a file's weights one by one.
+    """Return a file's weights separately for query, key and value.
 
     Args:
-        tensors: of a file.
+        tensors: contents of the file.
         head_width: K.
     """
     weights: dict[str, Tensor] = {}
@@ -81,7 +82,7 @@ def split(tensors: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
 
 
 def join(weights: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
-    """Return what `split` returned as it stands in a file."""
+    """Return separate weights in the layout of a file; undoes `split`."""
     ours = {part: f"attention.self.{part}.weight" for part in _PARTS}
     back = {name: theirs for theirs, name in _BIASES.items()}
     tensors: dict[str, Tensor] = {}
@@ -97,24 +98,24 @@ def join(weights: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
 
 
 def known(tensors: Mapping[str, Tensor], config: DebertaConfig) -> Mapping[str, Tensor]:
-    """Return the tensors of a file that a model has a place for, under the names that it knows.
+    """Return the tensors of a file that the model uses, under the names that it expects.
 
-    Published files hold what their models do not read; and their head has the newer names, even
-    where their configuration does not say so.
+    Published files hold some weights that their models do not use. Their head has the newer names,
+    even if ``legacy`` is true in their configuration.
     """
-    reads_positions = config.position_biased_input or config.enhanced_mask_decoder
-    unread = (
-        *(() if reads_positions else _POSITIONS),
+    has_positions = config.position_biased_input or config.enhanced_mask_decoder
+    unused = (
+        *(() if has_positions else _POSITIONS),
         *(() if config.relative_attention else _NORM),
     )
-    tensors = {name: x for name, x in tensors.items() if not name.endswith(unread)}
+    tensors = {name: x for name, x in tensors.items() if not name.endswith(unused)}
     if config.legacy and not any(name.startswith("cls.predictions.") for name in tensors):
         tensors = {renamed(name, _OLD_HEAD): x for name, x in tensors.items()}
     return tensors
 
 
-def _renamed(name: str, table: Mapping[str, str]) -> str:
-    for one, other in table.items():
-        if name.endswith(one):
-            return name.removesuffix(one) + other
+def _renamed(name: str, suffixes: Mapping[str, str]) -> str:
+    for old, new in suffixes.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
     return name

@@ -1,4 +1,4 @@
-"""The sizes of DeBERTa, by name."""
+"""Sizes of DeBERTa, by name."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ OPTIONS: dict[str, Any] = {
     "legacy": False,
     "enhanced_mask_decoder": True,
 }
-"""What all published models have in common."""
+"""Options that all published models share."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {**sizes(2, 128), **OPTIONS},
@@ -20,8 +20,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "large": {**sizes(24, 1024), **OPTIONS},
     "xlarge": {**sizes(48, 1024), **OPTIONS},
 }
-"""Base and large are those of He et al. 2021, table 8 (a); xlarge was published later; tiny and
-mini are ours."""
+"""Base and large are from He et al. 2021, table 8 (a). Xlarge was published later. Tiny and mini
+are ours."""
 
 GENERATOR_SIZES = dict.fromkeys(PRESETS, 1 / 2)
-"""What share of the discriminator's depth its generator has (He et al. 2023, section 4.1)."""
+"""Depth of the generator as a share of the discriminator's depth (He et al. 2023, section 4.1)."""

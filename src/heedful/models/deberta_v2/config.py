@@ -1,4 +1,4 @@
-"""What a DeBERTa of version 2 or 3 is made of, under the reference's key names."""
+"""Configuration of DeBERTa v2 and v3, with the reference's key names."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,38 +13,37 @@ NORMS = ("none", "layer_norm")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DebertaV2Config(DebertaConfig):
-    """The sizes and options of a DeBERTa of version 2 or 3. The defaults are those of xlarge.
+    """Sizes and options of a DeBERTa v2 or v3 model. The defaults are those of xlarge.
 
     Raises:
-        UserError: a value is of the wrong type or out of range, or two do not go together.
+        UserError: a value is of the wrong type or out of range, or two values conflict.
     """
 
     MODEL_TYPE: ClassVar[str] = "deberta-v2"
 
     vocab_size: int = 128100
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     hidden_size: int = 1536
     """Width of the model; a multiple of ``num_attention_heads``."""
     num_hidden_layers: int = 24
     """Number of blocks."""
     num_attention_heads: int = 24
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     intermediate_size: int = 6144
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     position_buckets: int = -1
-    """Into how many ranges distances to one side are divided, which grow from half of it on; below
-    1 each distance stands for itself."""
+    """Number of buckets for the distances to one side. The first half hold one distance each; later
+    buckets grow. Below 1, every distance has its own bucket."""
     share_att_key: bool = False
-    """Whether distances are projected by the layers that project contents."""
+    """Whether content and distances share their query and key projections."""
     norm_rel_ebd: str = "none"
-    """``layer_norm`` where the vectors of distances are normalised, else ``none``."""
+    """``layer_norm`` to normalise the distance embeddings, else ``none``."""
     conv_kernel_size: int = 0
-    """How many tokens a convolution after the first block sees at once, an odd number; 0 for no
-    convolution."""
+    """Kernel size, in tokens, of a convolution after the first block; odd. 0 for no convolution."""
     conv_act: str = "tanh"
-    """Its activation."""
+    """Activation of the convolution."""
     conv_groups: int = 1
-    """Into how many parts it divides the width."""
+    """Number of groups of the convolution."""
 
     def __post_init__(self) -> None:
         if self.talking_head:
@@ -71,16 +70,16 @@ class DebertaV2Config(DebertaConfig):
 
     @property
     def _single(self) -> int:
-        """The greatest distance up to which each has a range of its own."""
+        """Largest distance up to which each distance has its own bucket."""
         return self.position_buckets // 2
 
     @property
     def has_ranges(self) -> bool:
-        """Whether there are ranges of more distances than one."""
+        """Whether some bucket holds more than one distance."""
         return self.position_buckets > 0 and self.num_distances - 1 > self._single
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the contents of a ``config.json``, for heedful and for the reference."""
         values = DebertaConfig.to_dict(self)
         values.pop("talking_head", None)
         if not self.conv_kernel_size:

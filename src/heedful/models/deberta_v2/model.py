@@ -1,4 +1,4 @@
-"""DeBERTa v2 and v3 (He et al. 2021, 2023): ranges of distances, and perhaps a convolution."""
+"""DeBERTa v2 and v3 (He et al. 2021, 2023), with distance buckets and an optional convolution."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,11 +43,11 @@ class DebertaV2Model(DebertaModel):
         Encoder.__init__(self, config, add_pooling_layer=False, variant=variant)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return a file's tensors under the names that the model knows."""
+        """Return a file's tensors under the names that the model expects."""
         return known(tensors, self.config)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return weights as the tensors of a file, which are the same."""
+        """Return the weights unchanged, since a file has the same layout."""
         return dict(weights)
 
 
@@ -80,13 +80,13 @@ def _convolution(config: DebertaV2Config) -> Convolution:
 
 
 class DebertaV2ForSequenceClassification(DebertaForSequenceClassification):
-    """DeBERTa with a classifier, or regression, of the first token, which a pooler reads."""
+    """DeBERTa with a classifier or regression on the pooled first token."""
 
     body_class = DebertaV2Model
 
 
 class DebertaV2ForMultipleChoice(WithHead):
-    """DeBERTa that gives each choice one score; the choices of an item share a softmax."""
+    """DeBERTa that scores each choice; a softmax runs over the choices of an example."""
 
     deberta: DebertaV2Model
     head_in_files = POOLED_HEAD
@@ -106,28 +106,28 @@ class DebertaV2ForMultipleChoice(WithHead):
 
 
 class DebertaV2ForTokenClassification(DebertaForTokenClassification):
-    """DeBERTa with a linear classifier of every token."""
+    """DeBERTa with a linear classifier on every token."""
 
     body_class = DebertaV2Model
 
 
 class DebertaV2ForQuestionAnswering(DebertaForQuestionAnswering):
-    """DeBERTa that says where in a text an answer starts and ends.
+    """DeBERTa that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     body_class = DebertaV2Model
 
 
 class DebertaV2ForMaskedLM(DebertaForMaskedLM):
-    """DeBERTa that says which pieces stand at masked positions; see ``DebertaForMaskedLM``."""
+    """DeBERTa that predicts the tokens at masked positions; see ``DebertaForMaskedLM``."""
 
     body_class = DebertaV2Model
 
 
 class DebertaV2ForPreTraining(DebertaForPreTraining):
-    """DeBERTa v3 that tells replaced tokens from original ones (He et al. 2023, section 3.1)."""
+    """DeBERTa v3 that detects replaced tokens (He et al. 2023, section 3.1)."""
 
     body_class = DebertaV2Model

@@ -1,4 +1,4 @@
-"""What the weights of DeBERTa v2 and v3 are called in folders."""
+"""Names of DeBERTa v2's and v3's weights in checkpoints."""
 
 from heedful.models.deberta.names import PREFIX as PREFIX
 from heedful.models.deberta.names import SHARED
@@ -10,4 +10,4 @@ IN_FILES = SHARED | {
     "attention.self.disentangled.key": "attention.self.pos_key_proj",
     "attention.self.disentangled.query": "attention.self.pos_query_proj",
 }
-"""Parts of a model that have another name in a file."""
+"""Module names in a file, where they differ from the model's."""

@@ -1,4 +1,4 @@
-"""The sizes of DeBERTa v2 and v3, by name."""
+"""Sizes of DeBERTa v2 and v3, by name."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "xlarge": {**sizes(24, 1536), **_OPTIONS},
     "xxlarge": {**sizes(48, 1536), **_OPTIONS, "conv_kernel_size": 3, "conv_act": "gelu"},
 }
-"""Xsmall to large are those of version 3 (He et al. 2023), xlarge and xxlarge those of version 2;
-tiny and mini are ours."""
+"""Xsmall to large are sizes of version 3 (He et al. 2023), xlarge and xxlarge of version 2. Tiny
+and mini are ours."""
 
 GENERATOR_SIZES = dict.fromkeys(PRESETS, 1 / 2)
-"""What share of the discriminator's depth its generator has (He et al. 2023, section 4.1)."""
+"""Depth of the generator as a share of the discriminator's depth (He et al. 2023, section 4.1)."""

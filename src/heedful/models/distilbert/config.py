@@ -1,4 +1,4 @@
-"""What a DistilBERT is made of, under the reference's key names."""
+"""Configuration of DistilBERT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DistilBertConfig(ReferenceConfig):
-    """The sizes and options of a DistilBERT. The defaults are those of DistilBERT base, uncased.
+    """Sizes and options of a DistilBERT model. The defaults are those of DistilBERT base, uncased.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -34,43 +34,42 @@ class DistilBertConfig(ReferenceConfig):
         "cross_attention_hidden_size": None,
     }
     UNUSED: ClassVar[Collection[str]] = ("tie_weights_",)
-    """What the reference ignores, too, and its oldest files have."""
+    """Keys of the reference's oldest files, which the reference ignores, too."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     DEPTH: ClassVar[str] = "n_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
 
     vocab_size: int = 30522
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     max_position_embeddings: int = 512
     """Longest sequence, in tokens."""
     sinusoidal_pos_embds: bool = False
-    """Whether the vectors of positions are sines and cosines that are not trained; the first is
-    for the even numbers of a vector (Vaswani et al. 2017, section 3.5)."""
+    """Whether position embeddings are sinusoidal and not trained, with sines at even indices and
+    cosines at odd indices (Vaswani et al. 2017, section 3.5)."""
     n_layers: int = 6
     """Number of blocks."""
     n_heads: int = 12
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     dim: int = 768
     """Width of the model; a multiple of ``n_heads``."""
     hidden_dim: int = 3072
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     dropout: float = 0.1
-    """Dropout of the embeddings and inside a block's feed-forward half, and before a classifier of
-    tokens."""
+    """Dropout of the embeddings, in a block's feed-forward layer, and before a token classifier."""
     attention_dropout: float = 0.1
     """Dropout of the attention weights."""
     activation: str = "gelu"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     qa_dropout: float = 0.1
-    """Dropout before the head that finds answers."""
+    """Dropout before the question answering head."""
     seq_classif_dropout: float = 0.2
-    """Dropout before the last layer of a head that decides about texts or choices."""
+    """Dropout before the last layer of a head for text classification or multiple choice."""
     initializer_range: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of newly initialised weights."""
     pad_token_id: int | None = 0
-    """Id of the padding piece, whose vector is not trained; None if there is none."""
+    """Id of the padding token, whose embedding is not trained; None if there is no such token."""
     tie_word_embeddings: bool = True
-    """Whether a language model's output uses the word embeddings."""
+    """Whether a language model's output layer shares the weights of the word embeddings."""
 
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "max_position_embeddings", "n_heads", "dim", "hidden_dim")
@@ -118,7 +117,7 @@ class DistilBertConfig(ReferenceConfig):
 
     @property
     def attention_output_dropout(self) -> float:
-        """What attention adds is not dropped (unlike in BERT)."""
+        """Always 0: the output of attention has no dropout, unlike in BERT."""
         return 0.0
 
     @property
@@ -128,5 +127,5 @@ class DistilBertConfig(ReferenceConfig):
 
     @property
     def layer_norm_eps(self) -> float:
-        """It is the same in every DistilBERT."""
+        """Always the same value, in every DistilBERT."""
         return 1e-12

@@ -1,4 +1,4 @@
-"""DistilBERT (Sanh et al. 2019): half of BERT's blocks, without token types and a pooler."""
+"""DistilBERT (Sanh et al. 2019): half of BERT's blocks, without token types or a pooler."""
 
 from typing import ClassVar
 
@@ -15,10 +15,10 @@ from heedful.models.with_head import WithHead
 
 
 class DistilBertModel(Encoder):
-    """DistilBERT without a head. It has no token types: ``token_type_ids`` are not read.
+    """DistilBERT without a head. It has no token types and ignores ``token_type_ids``.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: DistilBertConfig
@@ -28,15 +28,15 @@ class DistilBertModel(Encoder):
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(config, add_pooling_layer=False)
         if config.sinusoidal_pos_embds:
-            _fix(self.embeddings.position_embeddings)
+            _make_sinusoidal(self.embeddings.position_embeddings)
 
 
-def _fix(table: nn.Module | None) -> None:
-    """Fill a table with sines and cosines in turn, and train it no more."""
+def _make_sinusoidal(table: nn.Module | None) -> None:
+    """Fill a table with alternating sines and cosines, and freeze it."""
     assert isinstance(table, nn.Embedding)
     table.requires_grad_(False)
     if table.weight.is_meta:
-        return  # to be read from a file
+        return  # a file will provide the values
     vectors = sinusoids(torch.arange(table.num_embeddings), table.embedding_dim)
     halves = vectors.view(len(vectors), 2, -1)  # sines, cosines
     with torch.no_grad():
@@ -55,7 +55,7 @@ def _dense_head(config: DistilBertConfig, outputs: int) -> DenseSequenceHead:
 
 
 class DistilBertForSequenceClassification(WithHead):
-    """DistilBERT with a classifier, or regression, of two layers on the first token."""
+    """DistilBERT with a two-layer classifier or regression on the first token."""
 
     distilbert: DistilBertModel
     head_in_files: ClassVar = DENSE_HEAD
@@ -68,7 +68,7 @@ class DistilBertForSequenceClassification(WithHead):
 
 
 class DistilBertForMultipleChoice(WithHead):
-    """DistilBERT that gives each choice one score; the choices of an item share a softmax."""
+    """DistilBERT that scores each choice; a softmax runs over the choices of an example."""
 
     distilbert: DistilBertModel
     head_in_files: ClassVar = DENSE_HEAD
@@ -80,7 +80,7 @@ class DistilBertForMultipleChoice(WithHead):
 
 
 class DistilBertForTokenClassification(WithHead):
-    """DistilBERT with a linear classifier of every token."""
+    """DistilBERT with a linear classifier on every token."""
 
     distilbert: DistilBertModel
 
@@ -92,10 +92,10 @@ class DistilBertForTokenClassification(WithHead):
 
 
 class DistilBertForQuestionAnswering(WithHead):
-    """DistilBERT that says where in a text an answer starts and ends.
+    """DistilBERT that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     distilbert: DistilBertModel
@@ -108,7 +108,7 @@ class DistilBertForQuestionAnswering(WithHead):
 
 
 class DistilBertForMaskedLM(WithHead):
-    """DistilBERT that says which pieces stand at masked positions."""
+    """DistilBERT that predicts the tokens at masked positions."""
 
     distilbert: DistilBertModel
     head_in_files: ClassVar = LANGUAGE_HEAD

@@ -1,7 +1,7 @@
-"""What DistilBERT's weights are called in folders."""
+"""Names of DistilBERT's weights in checkpoints."""
 
 PREFIX = "distilbert"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "encoder": "transformer",
@@ -14,14 +14,14 @@ IN_FILES = {
     "output.dense": "ffn.lin2",
     "output.LayerNorm": "output_layer_norm",
 }
-"""Parts of the body that have another name in a file."""
+"""The body's module names in a file, where they differ from the model's."""
 
 DENSE_HEAD = {"classifier.dense": "pre_classifier", "classifier.out_proj": "classifier"}
-"""Parts of a head of two layers that have another name in a file."""
+"""Module names in a file of a two-layer head."""
 
 LANGUAGE_HEAD = {
     "vocab_projector.transform.dense": "vocab_transform",
     "vocab_projector.transform.LayerNorm": "vocab_layer_norm",
     "vocab_projector.decoder.weight": "vocab_projector.weight",
 }
-"""Parts of a head that scores pieces that have another name in a file."""
+"""Names in a file of the language model head's modules and weights."""

@@ -1,4 +1,4 @@
-"""The sizes of DistilBERT, by name."""
+"""Sizes of DistilBERT, by name."""
 
 from typing import Any
 
@@ -13,4 +13,4 @@ PRESETS: dict[str, dict[str, Any]] = {
     }
     for name, sizes in presets.PRESETS.items()
 }
-"""Those of BERT with half the layers. Base is that of Sanh et al. 2019."""
+"""BERT's sizes with half the layers. Base is from Sanh et al. 2019."""

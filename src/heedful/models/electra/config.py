@@ -1,4 +1,4 @@
-"""What an ELECTRA is made of, under the reference's key names."""
+"""Configuration of ELECTRA, with the reference's key names."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
@@ -11,7 +11,7 @@ from heedful.models.heads import SUMMARIES
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ElectraConfig(BertConfig):
-    """The sizes and options of an ELECTRA. The defaults are those of ELECTRA small.
+    """Sizes and options of an ELECTRA model. The defaults are those of ELECTRA small.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -21,21 +21,21 @@ class ElectraConfig(BertConfig):
     DROPOUTS: ClassVar[tuple[str, ...]] = (*BertConfig.DROPOUTS, "summary_last_dropout")
 
     embedding_size: int = 128
-    """Width of the embeddings; a linear layer widens them to ``hidden_size`` where that differs."""
+    """Width of the embeddings. If it differs from ``hidden_size``, a linear layer projects them."""
     hidden_size: int = 256
     """Width of the model; a multiple of ``num_attention_heads``."""
     num_attention_heads: int = 4
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     intermediate_size: int = 1024
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     summary_type: str = "first"
-    """What stands for a choice of ``ElectraForMultipleChoice``: one of ``heads.SUMMARIES``."""
+    """Summary of a choice in ``ElectraForMultipleChoice``: one of ``heads.SUMMARIES``."""
     summary_use_proj: bool = True
-    """Whether that goes through a linear layer."""
+    """Whether a linear layer projects the summary."""
     summary_activation: str | None = "gelu"
-    """Activation after it; None for none."""
+    """Activation after the projection; None for no activation."""
     summary_last_dropout: float = 0.1
-    """Dropout after that."""
+    """Dropout after the activation."""
 
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
@@ -48,16 +48,17 @@ class ElectraConfig(BertConfig):
 
     @property
     def embedding_width(self) -> int:
-        """Width of the tables of embeddings."""
+        """Width of the embedding tables."""
         return self.embedding_size
 
     def generator(self, size: float) -> Self:
-        """Return the configuration of the generator of a discriminator.
+        """Return the generator's configuration for this discriminator.
 
-        Its heads are as wide, its embeddings too; it has fewer heads and is narrower by that.
+        The generator has fewer heads and is therefore narrower. The widths of heads and embeddings
+        stay the same.
 
         Args:
-            size: the share of its width.
+            size: width of the generator as a share of the discriminator's width.
         """
         heads = max(1, round(self.num_attention_heads * size))
         return replace(

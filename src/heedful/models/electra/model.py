@@ -1,7 +1,8 @@
-"""ELECTRA (Clark et al. 2020): BERT's blocks, over embeddings that may be narrower.
+"""ELECTRA (Clark et al. 2020): BERT's blocks on embeddings that may be narrower than the blocks.
 
-Two models learn together: a generator, ``ElectraForMaskedLM``, fills masks, and a discriminator,
-``ElectraForPreTraining``, says which tokens it replaced. What is fine-tuned is the discriminator.
+Two models are trained jointly. The generator, ``ElectraForMaskedLM``, fills masked positions. The
+discriminator, ``ElectraForPreTraining``, predicts which tokens it replaced. Fine-tuning uses the
+discriminator.
 """
 
 from heedful.models import forwards, pretraining
@@ -16,7 +17,7 @@ class ElectraModel(Encoder):
     """ELECTRA without a head; it has no pooler.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: ElectraConfig
@@ -28,7 +29,7 @@ class ElectraModel(Encoder):
 
 
 class ElectraForPreTraining(WithHead):
-    """ELECTRA that tells replaced tokens from original ones: the discriminator."""
+    """ELECTRA that detects replaced tokens: the discriminator."""
 
     electra: ElectraModel
 
@@ -40,7 +41,7 @@ class ElectraForPreTraining(WithHead):
 
 
 class ElectraForMaskedLM(WithHead):
-    """ELECTRA that says which tokens stand at masked positions: the generator."""
+    """ELECTRA that predicts the tokens at masked positions: the generator."""
 
     electra: ElectraModel
 
@@ -52,7 +53,7 @@ class ElectraForMaskedLM(WithHead):
 
 
 class ElectraForCausalLM(WithHead):
-    """ELECTRA that says which token comes next, for a configuration with ``is_decoder``."""
+    """ELECTRA that predicts the next token, for a configuration with ``is_decoder``."""
 
     electra: ElectraModel
 
@@ -65,7 +66,7 @@ class ElectraForCausalLM(WithHead):
 
 
 class ElectraForSequenceClassification(WithHead):
-    """ELECTRA with a classifier, or regression, of two layers on the first token."""
+    """ELECTRA with a two-layer classifier or regression on the first token."""
 
     electra: ElectraModel
 
@@ -83,10 +84,10 @@ class ElectraForSequenceClassification(WithHead):
 
 
 class ElectraForMultipleChoice(WithHead):
-    """ELECTRA that gives each choice one score; the choices of an item share a softmax.
+    """ELECTRA that scores each choice; a softmax runs over the choices of an example.
 
-    What the score is made from is a summary of the choice, as the options ``summary_...`` of the
-    configuration say.
+    The score is computed from a summary of the choice, set by the options ``summary_...`` of the
+    configuration.
     """
 
     electra: ElectraModel
@@ -106,7 +107,7 @@ class ElectraForMultipleChoice(WithHead):
 
 
 class ElectraForTokenClassification(WithHead):
-    """ELECTRA with a linear classifier of every token."""
+    """ELECTRA with a linear classifier on every token."""
 
     electra: ElectraModel
 
@@ -118,10 +119,10 @@ class ElectraForTokenClassification(WithHead):
 
 
 class ElectraForQuestionAnswering(WithHead):
-    """ELECTRA that says where in a text an answer starts and ends.
+    """ELECTRA that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     electra: ElectraModel

@@ -1,7 +1,7 @@
-"""What ELECTRA's weights are called in folders."""
+"""Names of ELECTRA's weights in checkpoints."""
 
 PREFIX = "electra"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "embeddings.project": "embeddings_project",
@@ -10,4 +10,4 @@ IN_FILES = {
     "generator_lm_head.decoder.weight": "generator_lm_head.weight",
     "classifier.summary": "sequence_summary.summary",
 }
-"""Parts of a model, or weights, that have another name in a file."""
+"""Names of modules and weights in a file, where they differ from the model's."""

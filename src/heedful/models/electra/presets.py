@@ -1,4 +1,4 @@
-"""The sizes of ELECTRA, by name."""
+"""Sizes of ELECTRA, by name."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "base": {**sizes(12, 768), "embedding_size": 768},
     "large": {**sizes(24, 1024), "embedding_size": 1024},
 }
-"""Small, base and large are those of Clark et al. 2020, table 6; tiny and mini are ours."""
+"""Small, base and large are from Clark et al. 2020, table 6; tiny and mini are ours."""
 
 GENERATOR_SIZES = {"tiny": 1 / 2, "mini": 1 / 2, "small": 1 / 4, "base": 1 / 3, "large": 1 / 4}
-"""What share of the discriminator's width its generator has, from the same sources."""
+"""Width of the generator as a share of the discriminator's width, from the same sources."""

@@ -1,1 +1,1 @@
-"""A BERT that reads and a BERT that writes (Rothe et al. 2020)."""
+"""Encoder-decoder models of a pretrained encoder and decoder (Rothe et al. 2020)."""

@@ -1,4 +1,4 @@
-"""The configurations of an encoder and of a decoder, in one file as the reference has it."""
+"""Configuration of an encoder-decoder model, in the reference's single-file format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from heedful.models.configs import IGNORED, ReferenceConfig
 from heedful.models.stored_config import StoredConfig
 
 ARCHITECTURE = "EncoderDecoderModel"
-"""The reference's name for it."""
+"""The reference's class name in ``architectures``."""
 
 _FIXED = {"model_type": "encoder-decoder", "is_encoder_decoder": True, "tie_encoder_decoder": False}
-# What such folders also hold: sizes that stand in the two parts, and what only the parts decide.
+# Other keys of the reference's files. The configurations of the two parts set their values.
 _IGNORED = {
     *(IGNORED - _FIXED.keys()),
     *("vocab_size", "pad_token_id", "tie_word_embeddings", "use_cache"),
@@ -23,26 +23,26 @@ _IGNORED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderDecoderConfig(StoredConfig):
-    """What an encoder and a decoder are made of."""
+    """Configurations of an encoder and a decoder."""
 
     encoder: ReferenceConfig
-    """Of what reads."""
+    """Configuration of the encoder."""
     decoder: ReferenceConfig
-    """Of what writes."""
+    """Configuration of the decoder."""
     decoder_start_token_id: int | None = None
-    """The token that a text to write starts after, which is not part of it."""
+    """Id of the decoder's first input token, which is not part of the generated text."""
 
     @property
     def DROPOUTS(self) -> tuple[str, ...]:  # noqa: N802 - other configurations have it as a constant
-        """The fields of the two parts that one rate of dropout sets."""
+        """Fields of the two parts that are all set by a single dropout rate."""
         return tuple(dict.fromkeys((*self.encoder.DROPOUTS, *self.decoder.DROPOUTS)))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of such a folder.
+        """Read the ``config.json`` of an encoder-decoder checkpoint.
 
         Raises:
-            UserError: the file cannot be read, a key is unknown, or its value not supported.
+            UserError: the file cannot be read, a key is unknown, or a value is not supported.
         """
         values = read_json(path)
         for key, expected in _FIXED.items():
@@ -70,7 +70,7 @@ class EncoderDecoderConfig(StoredConfig):
         return config
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the contents of a ``config.json``, for heedful and for the reference."""
         return {
             "architectures": [ARCHITECTURE],
             **_FIXED,
@@ -82,14 +82,14 @@ class EncoderDecoderConfig(StoredConfig):
 
 
 def _start(values: dict[str, Any], path: Path) -> Any:
-    """Return the token that a text to write starts after, by the file that the search reads."""
+    """Return ``decoder_start_token_id``; ``generation_config.json`` overrides ``config.json``."""
     search = read_json_if_there(path.with_name("generation_config.json"))
     start = search.get("decoder_start_token_id")
     return values.get("decoder_start_token_id") if start is None else start
 
 
 def _part(values: dict[str, Any], head: Head, where: str) -> ReferenceConfig:
-    """Read the configuration of one part, by its family."""
+    """Build the configuration of one part, of the family that its ``model_type`` names."""
     model_type = values.get("model_type", "bert")
     known = [kind for kind, one in FAMILIES.items() if head in one.models and one.reads == "texts"]
     if model_type not in known:

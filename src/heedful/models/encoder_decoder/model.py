@@ -1,8 +1,8 @@
-"""An encoder that reads and a decoder that writes, such as two BERTs (Rothe et al. 2020).
+"""Encoder-decoder model of two separate models, such as two BERTs (Rothe et al. 2020).
 
-The folder is the reference's: the weights of the two are under ``encoder.`` and ``decoder.``.
+Checkpoints have the reference's format, with the weights under ``encoder.`` and ``decoder.``.
 
-Shapes: B batch, E encoder's length, S decoder's length, D model width, V vocabulary.
+Shapes: B batch, E source length, S target length, D model width, V vocabulary.
 """
 
 import os
@@ -35,13 +35,13 @@ from heedful.models.with_head import WithHead
 
 
 class BertEncoderDecoder(Model):
-    """An encoder, and a decoder that attends to it.
+    """An encoder, and a decoder with cross-attention to it.
 
     Args:
-        encoder: what reads, such as a ``BertModel``.
-        decoder: what writes, such as a ``BertLMHeadModel``; its configuration has ``is_decoder``
+        encoder: the encoder, such as a ``BertModel``.
+        decoder: the decoder, such as a ``BertLMHeadModel``. Its configuration has ``is_decoder``
             and ``add_cross_attention``. It may be of another family.
-        decoder_start_token_id: the token that a text to write starts after, such as ``[CLS]``.
+        decoder_start_token_id: id of the decoder's first input token, such as ``[CLS]``.
 
     Raises:
         UserError: the encoder is a decoder, or the decoder cannot attend to an encoder.
@@ -74,7 +74,7 @@ class BertEncoderDecoder(Model):
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Whether both parts recompute; see ``Model``."""
+        """Whether both parts use gradient checkpointing; see ``Model``."""
         return self.encoder.gradient_checkpointing
 
     @gradient_checkpointing.setter
@@ -84,54 +84,54 @@ class BertEncoderDecoder(Model):
 
     @property
     def max_positions(self) -> int:
-        """The most tokens that it reads at once."""
+        """Maximum source length in tokens."""
         return self.encoder.max_positions
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings of what is read."""
+        """Return the encoder's word embeddings."""
         return self.encoder.get_input_embeddings()
 
     @property
     def max_target_positions(self) -> int:
-        """The most tokens that it generates."""
+        """Maximum target length in tokens."""
         return self.decoder.max_positions
 
     def check_vocabulary(self, folder: Path) -> None:
-        """Refuse a decoder that writes with another vocabulary than what the encoder reads.
+        """Check that encoder and decoder have vocabularies of the same size.
 
         Args:
-            folder: where the model is from, which has one tokenizer.
+            folder: folder of the model, which has one tokenizer.
 
         Raises:
-            UserError: it does.
+            UserError: the sizes differ.
         """
         parts = self.encoder, self.decoder
-        words = [part.get_input_embeddings().num_embeddings for part in parts]
-        if words[0] != words[1]:
+        vocab_sizes = [part.get_input_embeddings().num_embeddings for part in parts]
+        if vocab_sizes[0] != vocab_sizes[1]:
             raise UserError(
                 f"{folder}: it writes with another vocabulary than it reads with, and has one "
                 "tokenizer; the model alone opens as heedful.BertEncoderDecoder"
             )
 
     def head_parameters(self) -> list[nn.Parameter]:
-        """Return what stands on the two bodies, and may learn at a rate of its own."""
+        """Return the parameters outside the two bodies, which may have their own learning rate."""
         bridge = [] if self.enc_to_dec_proj is None else [*self.enc_to_dec_proj.parameters()]
         return [*self.encoder.head_parameters(), *self.decoder.head_parameters(), *bridge]
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks both have; 0 if one has more."""
+        """Number of blocks of each part; 0 if the parts differ."""
         encoder, decoder = self.encoder.num_blocks, self.decoder.body.num_blocks
         return encoder if encoder == decoder else 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks of both; see ``Model.keep_blocks``."""
+        """Keep only the given blocks of both parts; see ``Model.keep_blocks``."""
         self.encoder.keep_blocks(numbers)
         self.decoder.body.keep_blocks(numbers)
 
     @property
     def config(self) -> EncoderDecoderConfig:
-        """The configurations of the two as they are now."""
+        """Current configurations of the two parts."""
         return EncoderDecoderConfig(
             encoder=self.encoder.config,
             decoder=self.decoder.config,
@@ -146,15 +146,16 @@ class BertEncoderDecoder(Model):
         *,
         decoder_start_token_id: int | None = None,
     ) -> Self:
-        """Start both parts from a folder each; the decoder's cross-attention starts fresh.
+        """Load each part from a folder; the decoder's cross-attention is newly initialised.
 
         Args:
             encoder: see ``heedful.sources.resolve``.
-            decoder: the same; may be the same.
+            decoder: see ``heedful.sources.resolve``. It may be the same folder.
             decoder_start_token_id: see the class.
 
         Raises:
-            UserError: see ``load_model``; a family may not read both ways, or attend to an encoder.
+            UserError: see ``load_model``. Also if the encoder's family is not bidirectional, or the
+                decoder's family has no cross-attention.
         """
         reads = encodes(encoder)
         encoder_part = load_model(encoder, head="body", is_decoder=reads, add_cross_attention=False)
@@ -165,7 +166,7 @@ class BertEncoderDecoder(Model):
 
     @classmethod
     def from_config(cls, config: EncoderDecoderConfig) -> Self:
-        """Make a model with fresh weights."""
+        """Return a model with newly initialised weights."""
         encoder = FAMILIES[config.encoder.MODEL_TYPE].model_class("body")
         decoder = FAMILIES[config.decoder.MODEL_TYPE].model_class("causal_lm")
         return cls(
@@ -178,7 +179,7 @@ class BertEncoderDecoder(Model):
     def changed(
         cls, config: EncoderDecoderConfig, changes: Mapping[str, Any]
     ) -> EncoderDecoderConfig:
-        """Return a configuration with other values of fields of its parts, where they have them."""
+        """Return a configuration with the changes applied to each part that has the field."""
 
         def part(old: ReferenceConfig) -> ReferenceConfig:
             known = {field.name for field in fields(old)}
@@ -187,7 +188,7 @@ class BertEncoderDecoder(Model):
         return replace(config, encoder=part(config.encoder), decoder=part(config.decoder))
 
     def file_weights(self) -> dict[str, Tensor]:
-        """Return the weights under the names that they have in a folder."""
+        """Return the weights under their names in a checkpoint."""
         parts = {
             part: model.file_weights() if isinstance(model, Model) else model.state_dict()
             for part, model in self.named_children()
@@ -240,24 +241,26 @@ class BertEncoderDecoder(Model):
         output_attentions: bool = False,
         output_hidden_states: bool = False,
     ) -> EncoderDecoderOutput:
-        """Score what follows every token of the decoder, or with labels what has a label.
+        """Return the next-token logits at every target position, or at the labelled positions.
 
         Args:
-            input_ids: the text to read. Shape (B, E).
-            attention_mask: of it, for the encoder and the decoder's cross-attention. Shape (B, E).
-            token_type_ids: of it. Shape (B, E).
-            inputs_embeds: instead of ``input_ids``. Shape (B, E, D).
-            encoder_outputs: what the encoder returned before, instead of all but the mask.
-            decoder_input_ids: the text to write, as far as it is known. Shape (B, S).
-            decoder_attention_mask: of it. Shape (B, S).
-            decoder_inputs_embeds: instead of ``decoder_input_ids``. Shape (B, S, D).
-            past_key_values: what an earlier call returned: the decoder goes on from there.
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: source mask, for the encoder and the cross-attention. Shape (B, E).
+            token_type_ids: source token types. Shape (B, E).
+            inputs_embeds: word vectors instead of ``input_ids``. Shape (B, E, D).
+            encoder_outputs: output of an earlier call of the encoder. It replaces all source
+                arguments but the mask.
+            decoder_input_ids: target token ids so far. Shape (B, S).
+            decoder_attention_mask: target mask. Shape (B, S).
+            decoder_inputs_embeds: word vectors instead of ``decoder_input_ids``. Shape (B, S, D).
+            past_key_values: the decoder's KV cache from an earlier call, which this call continues.
             use_cache: whether to return ``past_key_values``.
-            labels: the text to write, -100 for what is not scored. Shape (B, S). Without
-                ``decoder_input_ids`` these are its tokens, after ``decoder_start_token_id``.
-            reduction: whether the loss is the mean over the labels or their sum.
+            labels: target token ids; -100 is ignored in the loss. Shape (B, S). Without
+                ``decoder_input_ids``, the decoder reads the labels, shifted to the right after
+                ``decoder_start_token_id``.
+            reduction: whether the loss is the mean or the sum over the labels.
             output_attentions: whether to return the attention weights.
-            output_hidden_states: whether to return what comes out of the embeddings and blocks.
+            output_hidden_states: whether to return the outputs of the embeddings and blocks.
 
         Raises:
             UserError: an argument has a wrong shape, type or value.
@@ -319,13 +322,13 @@ class BertEncoderDecoder(Model):
         search: Search,
         numbers: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Write a text for each text that is read; see ``decoding.search``.
+        """Generate a text for each source text; see ``decoding.search``.
 
         Args:
-            input_ids: the texts to read. Shape (B, E).
-            attention_mask: shape (B, E).
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: mask of the source. Shape (B, E).
             token_type_ids: shape (B, E).
-            search: how to look.
+            search: search options.
             numbers: see ``generation.generate``.
         """
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
@@ -343,7 +346,7 @@ class BertEncoderDecoder(Model):
         )
 
     def bridge(self, encoded: BertModelOutput) -> Tensor:
-        """Return what the decoder attends to, in its width. Shape (B, E, D)."""
+        """Return the encoder's output, projected to the decoder's width. Shape (B, E, D)."""
         hidden = encoded.last_hidden_state
         return hidden if self.enc_to_dec_proj is None else self.enc_to_dec_proj(hidden)
 
@@ -359,7 +362,7 @@ class BertEncoderDecoder(Model):
         return pad
 
     def shifted(self, labels: Tensor) -> Tensor:
-        """Return the tokens before each label, padding where there is none."""
+        """Return the decoder's input: the labels shifted right, with padding for ignored labels."""
         if labels.ndim != 2:
             raise UserError(f"labels have shape {tuple(labels.shape)}; expected (batch, length)")
         return shift_right(labels, start=self._start(), pad=self._pad())

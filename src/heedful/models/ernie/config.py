@@ -1,4 +1,4 @@
-"""What an ERNIE is made of, under the reference's key names."""
+"""Configuration of ERNIE, with the reference's key names."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from heedful.models.configs import check_sizes, check_switches
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErnieConfig(BertConfig):
-    """The sizes and options of an ERNIE: those of BERT, and types of tasks.
+    """Sizes and options of an ERNIE model: those of BERT, and task types.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -20,7 +20,7 @@ class ErnieConfig(BertConfig):
     task_type_vocab_size: int = 3
     """Number of task types (Sun et al. 2020, section 4.1)."""
     use_task_id: bool = False
-    """Whether there are any; ERNIE 1.0 has none."""
+    """Whether the model has task type embeddings; ERNIE 1.0 has none."""
 
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own

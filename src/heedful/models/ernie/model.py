@@ -1,6 +1,6 @@
 """ERNIE (Sun et al. 2019): BERT's blocks, pre-trained on whole entities and phrases.
 
-From version 2.0 on (Sun et al. 2020) each token may also have the type of a task.
+From version 2.0 on (Sun et al. 2020), tokens can also have a task type.
 """
 
 from heedful.models import forwards, pretraining
@@ -21,8 +21,8 @@ class ErnieModel(Encoder):
     """ERNIE without a head.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: ErnieConfig
@@ -34,7 +34,7 @@ class ErnieModel(Encoder):
 
 
 class ErnieForSequenceClassification(WithHead):
-    """ERNIE with a linear classifier, or regression, of the pooled first token."""
+    """ERNIE with a linear classifier or regression on the pooled first token."""
 
     ernie: ErnieModel
 
@@ -51,9 +51,9 @@ class ErnieForSequenceClassification(WithHead):
 
 
 class ErnieForNextSentencePrediction(WithHead):
-    """ERNIE that says whether the second text of a pair follows the first.
+    """ERNIE that predicts whether the second text follows the first.
 
-    Of its two logits the first is for a text that follows.
+    The first of its two logits is for a second text that follows.
     """
 
     ernie: ErnieModel
@@ -66,7 +66,7 @@ class ErnieForNextSentencePrediction(WithHead):
 
 
 class ErnieForMultipleChoice(WithHead):
-    """ERNIE that gives each choice one score; the choices of an item share a softmax."""
+    """ERNIE that scores each choice; a softmax runs over the choices of an example."""
 
     ernie: ErnieModel
 
@@ -78,17 +78,17 @@ class ErnieForMultipleChoice(WithHead):
 
 
 class ErnieForTokenClassification(BertForTokenClassification):
-    """ERNIE with a linear classifier of every token."""
+    """ERNIE with a linear classifier on every token."""
 
     ernie: ErnieModel
     body_class = ErnieModel
 
 
 class ErnieForQuestionAnswering(BertForQuestionAnswering):
-    """ERNIE that says where in a text an answer starts and ends.
+    """ERNIE that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     ernie: ErnieModel
@@ -96,21 +96,21 @@ class ErnieForQuestionAnswering(BertForQuestionAnswering):
 
 
 class ErnieForMaskedLM(BertForMaskedLM):
-    """ERNIE that says which words stand at masked positions."""
+    """ERNIE that predicts the tokens at masked positions."""
 
     ernie: ErnieModel
     body_class = ErnieModel
 
 
 class ErnieForCausalLM(BertLMHeadModel):
-    """ERNIE that says which word comes next, for a configuration with ``is_decoder``."""
+    """ERNIE that predicts the next token, for a configuration with ``is_decoder``."""
 
     ernie: ErnieModel
     body_class = ErnieModel
 
 
 class ErnieForPreTraining(WithHead):
-    """ERNIE with the two heads of BERT's pre-training: masked words, next sentence."""
+    """ERNIE with BERT's two pre-training heads: masked language model and next sentence."""
 
     ernie: ErnieModel
 

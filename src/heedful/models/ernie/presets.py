@@ -1,3 +1,3 @@
-"""The sizes of ERNIE, by name."""
+"""Sizes of ERNIE, by name."""
 
 from heedful.models.bert.presets import PRESETS as PRESETS

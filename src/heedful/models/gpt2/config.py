@@ -1,4 +1,4 @@
-"""What a GPT-2 is made of, under the reference's key names."""
+"""Configuration of GPT-2, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GPT2Config(ReferenceConfig):
-    """The sizes and options of a GPT-2. The defaults are those of the smallest published one.
+    """Sizes and options of a GPT-2 model. The defaults are those of the smallest published one.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -39,7 +39,7 @@ class GPT2Config(ReferenceConfig):
         "cross_attention_hidden_size": None,
     }
     UNUSED: ClassVar[Collection[str]] = {"n_ctx", "is_decoder"}
-    """Keys that change nothing: one repeats ``n_positions``, and the other is always true."""
+    """Keys without effect: ``n_ctx`` repeats ``n_positions``, and ``is_decoder`` is always true."""
     DROPOUTS: ClassVar[tuple[str, ...]] = _DROPOUTS
     DEPTH: ClassVar[str] = "n_layer"
     POSITIONS: ClassVar[str] = "n_positions"
@@ -53,54 +53,56 @@ class GPT2Config(ReferenceConfig):
     n_layer: int = 12
     """Number of blocks."""
     n_head: int = 12
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     n_inner: int | None = None
-    """Width inside the feed-forward half of a block; None is 4 times ``n_embd``."""
+    """Inner width of a block's feed-forward layer; None means 4 times ``n_embd``."""
     activation_function: str = "gelu_new"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     embd_pdrop: float = 0.1
     """Dropout of the embeddings."""
     resid_pdrop: float = 0.1
-    """Dropout of what each half of a block adds."""
+    """Dropout of the output of each sublayer, before the residual sum."""
     attn_pdrop: float = 0.1
     """Dropout of the attention weights."""
     classifier_dropout: float | None = None
-    """Dropout before a classifier of tokens; None is 0.1."""
+    """Dropout before a token classifier; None means 0.1."""
     layer_norm_epsilon: float = 1e-5
     """Added to the variance by layer normalisation."""
     initializer_range: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of newly initialised weights."""
     scale_attn_weights: bool = True
-    """Whether scores are divided by the root of the width of a head."""
+    """Whether attention scores are divided by the square root of the head width."""
     scale_attn_by_inverse_layer_idx: bool = False
-    """Whether the scores of block i, from 1, are divided by i, too."""
+    """Whether the attention scores of block i, counted from 1, are also divided by i."""
     reorder_and_upcast_attn: bool = False
-    """Whether the reference computes scores in float32 where all else is in half precision. Kept
-    for its files: here sums are in float32 in any case."""
+    """Whether the reference computes attention scores in float32 in half-precision models. Kept for
+    compatibility with its files: heedful always accumulates sums in float32."""
     add_cross_attention: bool = False
-    """Whether the blocks can attend to an encoder."""
+    """Whether the blocks have cross-attention to an encoder."""
     use_cache: bool = True
-    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
-    call has to ask for the cache."""
+    """Whether the reference returns a KV cache by default. Kept for compatibility with its files:
+    in heedful a call must ask for the cache."""
     summary_type: str = "cls_index"
-    """What stands for a choice in the model of two heads: a token that a call names, else the last
-    one (cls_index), the last one (last), the first one (first), or the mean of all (mean)."""
+    """Hidden state that represents a choice in the double-heads model: the last token ("last"), the
+    first token ("first"), the mean of all tokens ("mean"), or the token given in the call, else the
+    last ("cls_index")."""
     summary_use_proj: bool = True
-    """Whether that goes through a linear layer."""
+    """Whether a linear layer projects that hidden state."""
     summary_activation: str | None = None
-    """The activation after that layer; None for none."""
+    """Activation after that layer; None for no activation."""
     summary_proj_to_labels: bool = True
-    """Whether the layer makes one number of it, rather than a vector."""
+    """Whether the layer projects to a single logit rather than to a vector."""
     summary_first_dropout: float = 0.1
     """Dropout before the layer."""
     bos_token_id: int | None = 50256
-    """Id of the token that begins a text, which the reference's search starts from."""
+    """Id of the beginning-of-text token, from which the reference's search starts."""
     eos_token_id: int | None = 50256
-    """Id of the token that ends one."""
+    """Id of the end-of-text token."""
     pad_token_id: int | None = None
-    """Id of the token that fills up a batch. Its vector is trained: often it also ends texts."""
+    """Id of the padding token. Its embedding is trained, since it is often also the end-of-text
+    token."""
     tie_word_embeddings: bool = True
-    """Whether a language model's output uses the word embeddings."""
+    """Whether a language model's output layer shares the weights of the word embeddings."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
@@ -143,7 +145,7 @@ class GPT2Config(ReferenceConfig):
 
     @property
     def intermediate_size(self) -> int:
-        """``n_inner``."""
+        """``n_inner``, or its default."""
         return 4 * self.n_embd if self.n_inner is None else self.n_inner
 
     @property
@@ -163,7 +165,7 @@ class GPT2Config(ReferenceConfig):
 
     @property
     def head_dropout(self) -> float:
-        """Dropout before a classifier of tokens."""
+        """Dropout before a token classifier."""
         return 0.1 if self.classifier_dropout is None else self.classifier_dropout
 
     @property
@@ -173,12 +175,12 @@ class GPT2Config(ReferenceConfig):
 
     @property
     def is_decoder(self) -> bool:
-        """A token attends to none after it."""
+        """Always True: attention is causal."""
         return True
 
     @property
     def score_factors(self) -> list[float]:
-        """What the usual scaled scores of each block are multiplied by."""
+        """Factor of each block on its scaled attention scores."""
         scale = 1.0 if self.scale_attn_weights else (self.n_embd / self.n_head) ** 0.5
         blocks = range(1, self.n_layer + 1)
         return [scale / i if self.scale_attn_by_inverse_layer_idx else scale for i in blocks]

@@ -1,6 +1,6 @@
-"""What GPT-2's model of two heads adds: a number for each choice, beside the next words.
+"""The heads of GPT-2's double-heads model: a language model and a score for each choice.
 
-Shapes: B batch, C choices, S length, D model width, V vocabulary, N pieces that are scored.
+Shapes: B batch, C choices, S length, D model width, V vocabulary, N scored positions or texts.
 """
 
 from dataclasses import dataclass
@@ -25,30 +25,31 @@ from heedful.models.with_head import WithHead
 
 @dataclass(frozen=True, kw_only=True)
 class GPT2DoubleHeadsModelOutput(Output):
-    """What ``GPT2DoubleHeadsModel`` returns."""
+    """Output of ``GPT2DoubleHeadsModel``."""
 
     loss: Tensor | None = None
-    """The mean over the labels of next words, if there are any. Shape ()."""
+    """Mean language model loss over the labels, if ``labels`` are given. Shape ()."""
     mc_loss: Tensor | None = None
-    """The mean over the labels of choices, if there are any. Shape ()."""
+    """Mean loss of the choices, if ``mc_labels`` are given. Shape ()."""
     logits: Tensor
-    """Of what follows every token, shape (B, C, S, V); with labels of the N pieces that have one,
-    shape (N, V)."""
+    """Next-token logits. Shape (B, C, S, V); with labels, shape (N, V) for the N labelled
+    tokens."""
     mc_logits: Tensor
-    """Of the choices. Shape (B, C); (B, C, D) where the configuration makes no number of them."""
+    """Logits of the choices. Shape (B, C); (B, C, D) if the configuration does not project to one
+    logit."""
     past_key_values: Cache | None = None
-    """What a later call can go on from, if asked for: of B * C sequences."""
+    """KV cache of the B * C sequences, if requested."""
     hidden_states: tuple[Tensor, ...] | None = None
-    """The embeddings and the output of each block, if asked for. Each of shape (B * C, S, D)."""
+    """Embeddings and the output of each block, if requested. Each of shape (B * C, S, D)."""
     attentions: tuple[Tensor, ...] | None = None
-    """The attention weights of each block, if asked for. Each of shape (B * C, H, S, T)."""
+    """Attention weights of each block, if requested. Each of shape (B * C, H, S, T)."""
 
 
 class ChoiceSummary(nn.Module):
-    """One vector of a text, and what the options ``summary_...`` make of it.
+    """Summary vector of a text, processed as the options ``summary_...`` say.
 
     Args:
-        config: has these options.
+        config: configuration with these options.
     """
 
     def __init__(self, config: GPT2Config) -> None:
@@ -61,12 +62,12 @@ class ChoiceSummary(nn.Module):
         self.activation = ACTIVATIONS[name] if name else None
 
     def forward(self, hidden: Tensor, real: Tensor | None, tokens: Tensor | None) -> Tensor:
-        """Return shape (N, 1), or (N, D) without a projection to one number.
+        """Return shape (N, 1), or (N, D) without a projection to one logit.
 
         Args:
-            hidden: shape (N, S, D).
-            real: not 0 for a token; None if there is no padding. Shape (N, S).
-            tokens: where the token stands that counts; None takes the last. Shape (N,).
+            hidden: hidden states. Shape (N, S, D).
+            real: padding mask, nonzero for a token; None if there is no padding. Shape (N, S).
+            tokens: position of the token to read; None takes the last token. Shape (N,).
         """
         vectors = self.dropout(self._vectors(hidden, real, tokens))
         if self.summary is not None:
@@ -90,11 +91,11 @@ class ChoiceSummary(nn.Module):
 
 
 class DoubleHead(nn.Module):
-    """Both heads.
+    """The two heads of the double-heads model.
 
     Args:
-        predictions: says which token comes next.
-        choice: says which text is the right one.
+        predictions: head that predicts the next token.
+        choice: head that scores each choice.
     """
 
     def __init__(self, predictions: LanguageHead, choice: ChoiceSummary) -> None:
@@ -120,31 +121,31 @@ def predict_next_and_choose(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> GPT2DoubleHeadsModelOutput:
-    """Score what follows every token of the C choices of each item, and the choices.
+    """Return the next-token logits of the C choices of each example, and a logit for each choice.
 
-    What has shape (B, ...) in the body's ``forward`` has shape (B, C, ...) here. ``labels`` are the
-    pieces of the texts themselves, -100 for one that is not scored, shape (B, C, S), as in
-    ``predict_next``. ``mc_token_ids`` say which token of each choice its number is read from, shape
-    (B, C); the last that is not padding if None. ``mc_labels`` are the number of the right choice.
-    Shape (B,).
+    Arguments of shape (B, ...) in the body's ``forward`` have shape (B, C, ...) here. ``labels``
+    are the token ids of the texts, as in ``predict_next``; -100 is ignored in the loss. Shape (B,
+    C, S). ``mc_token_ids`` are the positions that the logits of the choices are computed from; None
+    means the last token that is not padding. Shape (B, C). ``mc_labels`` are the indices of the
+    right choices. Shape (B,).
 
     Raises:
-        UserError: an argument has a wrong shape, type or value, or there are labels of choices and
-            the configuration makes no number of them.
+        UserError: an argument has a wrong shape, type or value, or ``mc_labels`` are given and the
+            configuration does not project to one logit.
     """
     inputs = input_ids if input_ids is not None else inputs_embeds
     if inputs is None or inputs.ndim < 3:
         shape = "nothing" if inputs is None else f"shape {tuple(inputs.shape)}"
         raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
-    items, choices, length = inputs.shape[:3]
+    batch, choices, length = inputs.shape[:3]
     if mc_token_ids is not None:
-        _check_tokens(mc_token_ids, (items, choices), length)
+        _check_token_positions(mc_token_ids, (batch, choices), length)
     encoded: BertModelOutput = self.body(
-        _flat(input_ids),
-        _flat(attention_mask),
-        _flat(token_type_ids),
-        position_ids=_flat(position_ids),
-        inputs_embeds=_flat(inputs_embeds),
+        _flatten_choices(input_ids),
+        _flatten_choices(attention_mask),
+        _flatten_choices(token_type_ids),
+        position_ids=_flatten_choices(position_ids),
+        inputs_embeds=_flatten_choices(inputs_embeds),
         head_mask=head_mask,
         past_key_values=past_key_values,
         use_cache=use_cache,
@@ -153,34 +154,34 @@ def predict_next_and_choose(
     )
     if labels is not None:
         labels = F.pad(labels.flatten(0, 1)[:, 1:], (0, 1), value=losses.IGNORED)  # (B * C, S)
-    words = score_pieces(self, encoded, labels, None)
-    real = _flat(attention_mask)
-    real = None if real is None else real[:, -length:]
-    tokens = None if mc_token_ids is None else mc_token_ids.flatten()
-    numbers = self.head.choice(encoded.last_hidden_state, real, tokens)  # (B * C, 1 or D)
-    numbers = numbers.view(items, choices, -1)
-    numbers = numbers.squeeze(-1) if numbers.shape[-1] == 1 else numbers
+    language = score_pieces(self, encoded, labels, None)
+    mask = _flatten_choices(attention_mask)
+    mask = None if mask is None else mask[:, -length:]
+    positions = None if mc_token_ids is None else mc_token_ids.flatten()
+    mc_logits = self.head.choice(encoded.last_hidden_state, mask, positions)  # (B * C, 1 or D)
+    mc_logits = mc_logits.view(batch, choices, -1)
+    mc_logits = mc_logits.squeeze(-1) if mc_logits.shape[-1] == 1 else mc_logits
     mc_loss = None
     if mc_labels is not None:
-        if numbers.ndim != 2:
+        if mc_logits.ndim != 2:
             raise UserError(
                 "mc_labels are given, but the configuration makes no number of a choice; set "
                 "summary_use_proj and summary_proj_to_labels"
             )
-        mc_loss = mean(class_loss(numbers, mc_labels))
-    logits = words.logits if labels is not None else words.logits.view(*inputs.shape[:3], -1)
+        mc_loss = mean(class_loss(mc_logits, mc_labels))
+    logits = language.logits if labels is not None else language.logits.view(*inputs.shape[:3], -1)
     return GPT2DoubleHeadsModelOutput(
-        loss=words.loss,
+        loss=language.loss,
         mc_loss=mc_loss,
         logits=logits,
-        mc_logits=numbers,
+        mc_logits=mc_logits,
         past_key_values=encoded.past_key_values,
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
     )
 
 
-def _check_tokens(tokens: Tensor, shape: tuple[int, int], length: int) -> None:
+def _check_token_positions(tokens: Tensor, shape: tuple[int, int], length: int) -> None:
     if tokens.shape != shape:
         raise UserError(f"mc_token_ids has shape {tuple(tokens.shape)}; it must be {shape}")
     if tokens.device.type == "cpu" and tokens.numel():
@@ -190,5 +191,5 @@ def _check_tokens(tokens: Tensor, shape: tuple[int, int], length: int) -> None:
             raise UserError(f"mc_token_ids holds {wrong}; the texts have tokens 0 to {length - 1}")
 
 
-def _flat(tensor: Tensor | None) -> Tensor | None:
+def _flatten_choices(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)

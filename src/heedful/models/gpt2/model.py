@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019): a decoder whose blocks normalise what they read.
+"""GPT-2 (Radford et al. 2019): a pre-norm decoder.
 
 Shapes: B batch, S length, D model width.
 """
@@ -22,7 +22,7 @@ class GPT2Model(Encoder):
     """GPT-2 without a head.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: GPT2Config
@@ -38,22 +38,22 @@ class GPT2Model(Encoder):
             learns_padding=True,
         )
         super().__init__(config, add_pooling_layer=False, variant=variant)
-        # What 2 L parts add up to starts no larger than what one adds (section 2.3).
+        # Keeps the sum of 2 L residual branches as large as one of them at the start (section 2.3).
         with torch.no_grad():
             for block in self.encoder.distinct:
                 for part in (block.attention.output, block.output):
                     part.dense.weight.mul_((2 * config.n_layer) ** -0.5)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Take apart what a file keeps in one tensor, and turn what it keeps transposed."""
+        """Split the joined weights of a file, and transpose those stored transposed."""
         return names.split(tensors)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Do the reverse."""
+        """Undo ``from_file_layout``."""
         return names.join(weights)
 
 
-def _next_words(config: GPT2Config) -> LanguageHead:
+def _language_head(config: GPT2Config) -> LanguageHead:
     return LanguageHead(
         None,
         piece_width=config.n_embd,
@@ -64,24 +64,24 @@ def _next_words(config: GPT2Config) -> LanguageHead:
 
 
 class GPT2LMHeadModel(WithHead):
-    """GPT-2 that says which token comes next."""
+    """GPT-2 that predicts the next token."""
 
     transformer: GPT2Model
     head_in_files = names.LANGUAGE_HEAD
 
     def __init__(self, config: GPT2Config) -> None:
-        super().__init__(GPT2Model(config), _next_words(config), at="lm_head")
+        super().__init__(GPT2Model(config), _language_head(config), at="lm_head")
 
     forward = forwards.predict_next
     generate = forwards.generate
 
 
 class GPT2DoubleHeadsModel(WithHead):
-    """GPT-2 that says which token comes next, and which of several texts is the right one.
+    """GPT-2 that predicts the next token, and which of several texts is the right one.
 
-    The options ``summary_...`` of its configuration say what the number of a text is made of.
-    ``summary_type`` is about the tokens of a text (in the reference all kinds but ``cls_index`` are
-    about the texts of an item, and shapes do not fit).
+    The options ``summary_...`` of the configuration control how a text's logit is computed. Here
+    ``summary_type`` selects among the tokens of a text. In the reference all types but
+    ``cls_index`` select among the texts of an example, and fail with a shape mismatch.
     """
 
     transformer: GPT2Model
@@ -90,17 +90,17 @@ class GPT2DoubleHeadsModel(WithHead):
     def __init__(self, config: GPT2Config) -> None:
         if config.num_labels != 1:
             config = replace(config, num_labels=1, id2label={})
-        head = DoubleHead(_next_words(config), ChoiceSummary(config))
+        head = DoubleHead(_language_head(config), ChoiceSummary(config))
         super().__init__(GPT2Model(config), head, at="heads")
 
     forward = predict_next_and_choose
 
 
 class GPT2ForSequenceClassification(WithHead):
-    """GPT-2 with a linear classifier, or regression, of the last token, which has read all.
+    """GPT-2 with a linear classifier or regression on the last token, which has seen all others.
 
-    The last is the last that is not padding: by the mask, or without one by ``pad_token_id``, if
-    the configuration has that.
+    This is the last token that is not padding. Padding is given by the mask, or without a mask by
+    ``pad_token_id`` if the configuration sets it.
     """
 
     transformer: GPT2Model
@@ -123,7 +123,7 @@ class GPT2ForSequenceClassification(WithHead):
 
 
 class GPT2ForTokenClassification(WithHead):
-    """GPT-2 with a linear classifier of every token, which knows those before it."""
+    """GPT-2 with a linear classifier on every token, which sees only earlier tokens."""
 
     transformer: GPT2Model
 
@@ -135,10 +135,10 @@ class GPT2ForTokenClassification(WithHead):
 
 
 class GPT2ForQuestionAnswering(WithHead):
-    """GPT-2 that says where in a text an answer starts and ends.
+    """GPT-2 that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     transformer: GPT2Model

@@ -1,7 +1,8 @@
-"""What GPT-2's weights are called in folders, and how they stand there.
+"""Names and layout of GPT-2's weights in checkpoints.
 
-A file has the weights of a product transposed, and those of queries, keys and values side by side
-in one. Here each has a name of its own: ``attn.c_attn.query`` and its like are in no file.
+A file stores the weights of linear layers transposed, and joins those of query, key and value in
+one tensor. This module gives each a name of its own: ``attn.c_attn.query`` and similar names are in
+no file.
 
 Shapes: D model width, H K width of all heads.
 """
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 PREFIX = "transformer"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "embeddings.word_embeddings": "wte",
@@ -33,71 +34,69 @@ IN_FILES = {
     "intermediate.dense": "mlp.c_fc",
     "output.dense": "mlp.c_proj",
 }
-"""Parts of the body that have another name in a file."""
+"""The body's module names in a file, where they differ from the model's."""
 
 LANGUAGE_HEAD = {"lm_head.decoder.weight": "lm_head.weight"}
-"""The same of a head that scores tokens."""
+"""Names in a file of the language model head's weights."""
 
 TWO_HEADS = {
     "heads.predictions.decoder.weight": "lm_head.weight",
     "heads.choice.summary": "multiple_choice_head.summary",
 }
-"""The same of the heads of a model that has two."""
+"""Names in a file of the weights of the double-heads model's heads."""
 
 _JOINED = {
     "attn.c_attn": ("query", "key", "value"),
     "crossattention.c_attn": ("key", "value"),
 }
-"""Products that are one in a file, and their parts in its order."""
+"""Linear layers that a file joins, each with its parts in the file's order."""
 
 _CONSTANTS = tuple(
     f".{part}.{name}" for part in ("attn", "crossattention") for name in ("bias", "masked_bias")
 )
-"""Masks that old files hold among the weights."""
+"""Causal masks that old files store among the weights."""
 
 
 def split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a file's weights one by one, each of shape (out, in)."""
+    """Return a file's weights separately, each of shape (out, in)."""
     weights: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(_CONSTANTS):
             continue
-        product, _, kind = name.rpartition(".")
-        if _is_product(name) and tensor.ndim == 2:
+        layer, _, kind = name.rpartition(".")
+        if _in_block(name) and tensor.ndim == 2:
             tensor = tensor.T.contiguous()
-        parts = _parts(product) if tensor.ndim else ()
+        parts = _parts(layer) if tensor.ndim else ()
         if parts:
-            pieces = tensor.tensor_split(len(parts))
-            weights |= {
-                f"{product}.{part}.{kind}": x for part, x in zip(parts, pieces, strict=True)
-            }
+            chunks = tensor.tensor_split(len(parts))
+            weights |= {f"{layer}.{part}.{kind}": x for part, x in zip(parts, chunks, strict=True)}
         else:
             weights[name] = tensor
     return weights
 
 
 def join(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return what `split` returned as it stands in a file."""
+    """Return separate weights in the layout of a file; undoes `split`."""
     tensors: dict[str, Tensor] = {}
     for name, tensor in weights.items():
-        rest, _, kind = name.rpartition(".")
-        product, _, part = rest.rpartition(".")
-        if parts := _parts(product):
+        path, _, kind = name.rpartition(".")
+        layer, _, part = path.rpartition(".")
+        if parts := _parts(layer):
             if part != parts[0]:
                 continue
-            name = f"{product}.{kind}"
-            tensor = torch.cat([weights[f"{product}.{each}.{kind}"] for each in parts])
-        tensors[name] = tensor.T.contiguous() if _is_product(name) and tensor.ndim == 2 else tensor
+            name = f"{layer}.{kind}"
+            tensor = torch.cat([weights[f"{layer}.{each}.{kind}"] for each in parts])
+        tensors[name] = tensor.T.contiguous() if _in_block(name) and tensor.ndim == 2 else tensor
     return tensors
 
 
-def _is_product(name: str) -> bool:
-    """Tell the weights of products in blocks from all others."""
+def _in_block(name: str) -> bool:
+    """Return whether a weight belongs to a block; its matrices are those of linear layers."""
     return name.removeprefix(f"{PREFIX}.").startswith("h.") and name.endswith(".weight")
 
 
-def _parts(product: str) -> tuple[str, ...]:
+def _parts(layer: str) -> tuple[str, ...]:
     for joined, parts in _JOINED.items():
-        if product.endswith(f".{joined}"):
+        if layer.endswith(f".{joined}"):
             return parts
     return ()

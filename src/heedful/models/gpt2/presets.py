@@ -1,4 +1,4 @@
-"""The sizes of GPT-2, by name (Radford et al. 2019, table 2)."""
+"""Sizes of GPT-2, by name (Radford et al. 2019, table 2)."""
 
 
 def _sizes(layers: int, width: int) -> dict[str, int]:
@@ -13,4 +13,4 @@ PRESETS: dict[str, dict[str, int]] = {
     "base": _sizes(12, 768),
     "large": _sizes(24, 1024),
 }
-"""Base and large are the 117M and 345M of the paper; the smaller ones have the sizes of BERT's."""
+"""Base and large are the paper's 117M and 345M; the smaller presets have BERT's sizes."""

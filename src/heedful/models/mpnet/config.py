@@ -1,4 +1,4 @@
-"""What an MPNet is made of, under the reference's key names."""
+"""Configuration of MPNet, with the reference's key names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_sizes
 
 BUCKETS = 32
-"""How many ranges of distances there are."""
+"""Number of distance buckets."""
 
 PADDING = 1
-"""The id of the padding token, and the position of padding: files say it, but it is always this."""
+"""Id of the padding token, and the position of padding. Files store it, but it is always 1."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MPNetConfig(BertConfig):
-    """The sizes and options of an MPNet. The defaults are those of MPNet base.
+    """Sizes and options of an MPNet model. The defaults are those of MPNet base.
 
-    The first token stands at position 2, so ``max_position_embeddings`` is larger than the longest
-    sequence by 2.
+    The first token has position 2, so ``max_position_embeddings`` exceeds the maximum sequence
+    length by 2.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -39,18 +39,17 @@ class MPNetConfig(BertConfig):
     LEAST_TYPES: ClassVar[int] = 0
 
     vocab_size: int = 30527
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     type_vocab_size: int = 0
-    """Number of token types: there are none."""
+    """Number of token types; always 0."""
     pad_token_id: int | None = PADDING
-    """Id of the padding piece, whose vector is not trained: 1."""
+    """Id of the padding token, whose embedding is not trained; always 1."""
     bos_token_id: int | None = 0
-    """Id of the piece that begins a text."""
+    """Id of the beginning-of-text token."""
     eos_token_id: int | None = 2
-    """Id of the piece that ends one."""
+    """Id of the end-of-text token."""
     relative_attention_num_buckets: int = BUCKETS
-    """How many numbers each head has for ranges of distances. As in the reference 32 are used,
-    however many there are."""
+    """Number of distance biases per head, at least 32. Only 32 are used, as in the reference."""
 
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
@@ -73,10 +72,10 @@ class MPNetConfig(BertConfig):
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
+        """Return the ``max_position_embeddings`` needed for sequences of ``tokens`` tokens."""
         return tokens + PADDING + 1
 
     @property
     def padding_position(self) -> int:
-        """The position of padding, which is not trained."""
+        """Position of padding, whose embedding is not trained."""
         return PADDING

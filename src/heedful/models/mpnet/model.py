@@ -1,4 +1,4 @@
-"""MPNet (Song et al. 2020): BERT's blocks, which share what they know of distances."""
+"""MPNet (Song et al. 2020): BERT's blocks, with a distance bias that all blocks share."""
 
 from heedful.layers.positions import BucketedPositions
 from heedful.models.encoder import Encoder, Variant
@@ -16,13 +16,12 @@ from heedful.models.roberta.model import (
 class MPNetModel(Encoder):
     """MPNet without a head.
 
-    Padding stands at position 1, and the first token at the position after that. A bias of the
-    attention scores, of ranges of distances, is the same in all blocks; it counts tokens, whatever
-    ``position_ids`` say.
+    Padding has position 1, and the first token position 2. All blocks share one attention bias of
+    bucketed distances. Distances count tokens and ignore ``position_ids``.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: MPNetConfig
@@ -36,31 +35,31 @@ class MPNetModel(Encoder):
 
 
 class MPNetForSequenceClassification(RobertaForSequenceClassification):
-    """MPNet with a classifier, or regression, of two layers on the first token."""
+    """MPNet with a two-layer classifier or regression on the first token."""
 
     mpnet: MPNetModel
     body_class = MPNetModel
 
 
 class MPNetForMultipleChoice(RobertaForMultipleChoice):
-    """MPNet that gives each choice one score; the choices of an item share a softmax."""
+    """MPNet that scores each choice; a softmax runs over the choices of an example."""
 
     mpnet: MPNetModel
     body_class = MPNetModel
 
 
 class MPNetForTokenClassification(RobertaForTokenClassification):
-    """MPNet with a linear classifier of every token."""
+    """MPNet with a linear classifier on every token."""
 
     mpnet: MPNetModel
     body_class = MPNetModel
 
 
 class MPNetForQuestionAnswering(RobertaForQuestionAnswering):
-    """MPNet that says where in a text an answer starts and ends.
+    """MPNet that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     mpnet: MPNetModel
@@ -68,7 +67,7 @@ class MPNetForQuestionAnswering(RobertaForQuestionAnswering):
 
 
 class MPNetForMaskedLM(RobertaForMaskedLM):
-    """MPNet that says which tokens stand at masked positions."""
+    """MPNet that predicts the tokens at masked positions."""
 
     mpnet: MPNetModel
     body_class = MPNetModel

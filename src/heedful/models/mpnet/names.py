@@ -1,7 +1,7 @@
-"""What MPNet's weights are called in folders."""
+"""Names of MPNet's weights in checkpoints."""
 
 PREFIX = "mpnet"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "attention.self.query": "attention.attn.q",
@@ -12,4 +12,4 @@ IN_FILES = {
     "lm_head.transform.dense": "lm_head.dense",
     "lm_head.transform.LayerNorm": "lm_head.layer_norm",
 }
-"""Parts of a model that have another name in a file."""
+"""Module names in a file, where they differ from the model's."""

@@ -1,4 +1,4 @@
-"""The sizes of MPNet, by name."""
+"""Sizes of MPNet, by name."""
 
 from typing import Any
 
@@ -7,4 +7,4 @@ from heedful.models.bert import presets
 PRESETS: dict[str, dict[str, Any]] = {
     name: {**sizes, "layer_norm_eps": 1e-5} for name, sizes in presets.PRESETS.items()
 }
-"""Base is that of Song et al. 2020; the others are those of BERT."""
+"""Base is from Song et al. 2020; the other sizes are BERT's."""

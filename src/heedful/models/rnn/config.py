@@ -1,4 +1,4 @@
-"""What a recurrent translation model is made of."""
+"""Configuration of a recurrent translation model."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -11,27 +11,27 @@ from heedful.models.configs import check_name, check_numbers, check_sizes, from_
 from heedful.models.translator_config import TranslatorConfig, complete_pieces
 
 MODEL_TYPE = "heedful-rnn"
-"""What ``model_type`` is in a ``config.json``."""
+"""Value of ``model_type`` in a ``config.json``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RnnConfig(TranslatorConfig):
-    """The sizes and options of an ``RnnSearch``.
+    """Sizes and options of an ``RnnSearch``.
 
     Raises:
-        UserError: a value is of the wrong type or out of range, or two do not go together.
+        UserError: a value is of the wrong type or out of range, or two values conflict.
     """
 
     vocab_size: int = 8000
-    """Number of pieces of the source vocabulary."""
+    """Number of tokens in the source vocabulary."""
     embedding_width: int = 256
-    """Width of a piece's vector, and of what is compared with it to score it."""
+    """Width of the token embeddings, and of the output layer's input."""
     hidden_width: int = 256
-    """Width of the decoder's state, of each direction of the encoder, and of the attention."""
+    """Width of the decoder's hidden state, of each encoder direction, and of the attention."""
     cell: str = "gru"
     """``"gru"`` or ``"lstm"``."""
     dropout: float = 0.3
-    """Dropout of the vectors of pieces, of the encoder's states, and of what scores pieces."""
+    """Dropout of the embeddings, of the encoder's hidden states, and of the readout."""
 
     def __post_init__(self) -> None:
         complete_pieces(self)
@@ -41,11 +41,11 @@ class RnnConfig(TranslatorConfig):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of a folder.
+        """Read a ``config.json``.
 
         Raises:
-            UserError: the file cannot be read, is of another kind of model, or a key is unknown, or
-                its value not supported.
+            UserError: the file cannot be read, is for another model type, has an unknown key, or a
+                value is not supported.
         """
         values = read_json(path)
         kind = values.get("model_type")
@@ -55,6 +55,6 @@ class RnnConfig(TranslatorConfig):
         return from_keys(cls, values, str(path), fixed={"model_type": MODEL_TYPE})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds."""
+        """Return the contents of a ``config.json``."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {"model_type": MODEL_TYPE, **values}

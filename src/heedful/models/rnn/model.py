@@ -1,7 +1,7 @@
 """Translation with recurrent networks and additive attention (Bahdanau et al. 2015).
 
-Shapes: B batch, E source length, S target length, N hypotheses or positions that are scored, M
-width of an embedding, H width of a state, V target vocabulary.
+Shapes: B batch, E source length, S target length, N hypotheses or scored positions, M embedding
+width, H hidden width, V target vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,38 +40,42 @@ from heedful.models.weights import allocate
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RnnState:
-    """What is kept of each hypothesis in a search."""
+    """State of the hypotheses of a search."""
 
     carry: Carry
     owners: Tensor
-    """The item of each hypothesis. Shape (N,)."""
+    """Item number of each hypothesis. Shape (N,)."""
     items: Memory
-    """What the hypotheses of each item attend to, of shape (B, ...)."""
+    """Attention memory of each item, of shape (B, ...)."""
     memory: Memory
-    """What each hypothesis attends to: that of its item. Of shape (N, ...)."""
+    """Attention memory of each hypothesis, copied from its item. Of shape (N, ...)."""
     coverage: Tensor | None
-    """How much has been attended to each source token so far, if that counts; padding counts as
-    attended to. Shape (N, E)."""
+    """Sum of the attention weights on each source token so far, if the search uses a coverage
+    penalty. Padding counts as covered. Shape (N, E)."""
 
     def select(self, rows: Tensor) -> "RnnState":
-        """Return some rows, shape (M,), in that order."""
+        """Return the state of the selected hypotheses, in the given order.
+
+        Args:
+            rows: row numbers of the hypotheses. 1-D, int64.
+        """
         owners = self.owners.index_select(0, rows)
-        # Hypotheses are reordered within their item far more often than items leave.
-        same = torch.equal(owners, self.owners)
+        # In most steps hypotheses change places only within their item, and no item finishes.
+        same_owners = torch.equal(owners, self.owners)
         return RnnState(
             carry=self.carry.select(rows),
             owners=owners,
             items=self.items,
-            memory=self.memory if same else self.items.select(owners),
+            memory=self.memory if same_owners else self.items.select(owners),
             coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
         )
 
 
 class RnnSearch(Model):
-    """A bidirectional encoder, and a decoder that attends to it additively.
+    """A bidirectional encoder, and a decoder with additive attention to it.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: RnnConfig
@@ -99,7 +103,7 @@ class RnnSearch(Model):
         self._initialise()
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embeddings of source pieces."""
+        """Return the source embeddings."""
         return self.embeddings
 
     def set_file_weights(
@@ -112,11 +116,11 @@ class RnnSearch(Model):
         return LoadReport(fresh=[], unused=[])
 
     def _initialise(self) -> None:
-        """Draw fresh weights.
+        """Initialise the weights at random.
 
-        Recurrent products start orthogonal, one gate at a time, as in the paper (appendix B.1);
-        others as Glorot and Bengio (2010) propose, for the paper's are made for its optimizer. An
-        LSTM's forget gate starts open (Jozefowicz et al. 2015).
+        Recurrent weights are orthogonal, gate by gate, as in the paper (appendix B.1). Other
+        weight matrices follow Glorot and Bengio (2010), as the paper's initialisation suits only
+        its optimizer. An LSTM's forget gate starts open (Jozefowicz et al. 2015).
         """
         hidden = self.config.hidden_width
         for name, weight in self.named_parameters():
@@ -146,18 +150,17 @@ class RnnSearch(Model):
         reduction: losses.Reduction = "mean",
         return_attentions: bool = False,
     ) -> TranslationOutput:
-        """Score what follows every token of the target, or with labels what has a label.
+        """Return the next-token logits at every target position, or at the labelled positions.
 
         Args:
-            input_ids: the texts to read, the last token of each the one that ends it. Shape (B, E).
-            attention_mask: 1 for a token and 0 for the padding after the last. Shape (B, E).
-            decoder_input_ids: the texts to write, after ``decoder_start_token_id``. Shape (B, S).
-            labels: the right tokens, the last of each the one that ends it, then -100 for what is
-                not scored. Shape (B, S). Without ``decoder_input_ids`` these are read, too, one
-                position later.
-            reduction: whether the loss is the mean over the labels or their sum.
-            return_attentions: whether to return how much each target token attends to each source
-                token.
+            input_ids: source token ids; each text ends with EOS. Shape (B, E).
+            attention_mask: 1 for a token, 0 for the padding at the end. Shape (B, E).
+            decoder_input_ids: target token ids, after ``decoder_start_token_id``. Shape (B, S).
+            labels: target token ids, each text with its EOS; -100 is ignored in the loss. Shape
+                (B, S). Without ``decoder_input_ids``, the decoder reads the labels, shifted to the
+                right.
+            reduction: whether the loss is the mean or the sum over the labels.
+            return_attentions: whether to return the cross-attention weights.
 
         Raises:
             UserError: an argument has a wrong shape, type or value.
@@ -167,7 +170,7 @@ class RnnSearch(Model):
         vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
         chosen = slice(None) if positions is None else positions
         readout = self.readout(
-            # The steps were taken one after the other; here the batch's rows are.
+            # From one row per step, (S, B, ...), to one row per sequence, (B, S, ...).
             decoded.hidden.transpose(0, 1).flatten(0, 1)[chosen],
             decoded.contexts.transpose(0, 1).flatten(0, 1)[chosen],
             vectors.flatten(0, 1)[chosen],
@@ -196,18 +199,18 @@ class RnnSearch(Model):
         numbers: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Write a text for each text that is read; see ``decoding.search``.
+        """Generate a text for each source text; see ``decoding.search``.
 
         Args:
-            input_ids: the texts to read. Shape (B, E).
-            attention_mask: shape (B, E).
-            search: how to look. The padding piece is never written.
-            numbers: of each item among all of the user's, for the draws; 0 to B - 1 if None.
-            prefixes: for each item the pieces that its text must begin with.
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: mask of the source. Shape (B, E).
+            search: search options. The padding token is never generated.
+            numbers: index of each item in the whole input, to seed sampling; 0 to B - 1 if None.
+            prefixes: for each item, the token ids that its text must begin with.
 
         Raises:
             UserError: an argument has a wrong shape, type or value, or a text may become longer
-                than the model can write.
+                than the model supports.
         """
         options = options_of(search, self.config)
         encoded, memory = self._encode(input_ids, attention_mask)
@@ -225,13 +228,12 @@ class RnnSearch(Model):
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
-        """Return how much each target token attends to each source token when it is written.
+        """Return the attention weights on the source tokens when each target token is generated.
 
         Args:
-            input_ids: the texts that were read. Shape (B, E).
-            attention_mask: shape (B, E).
-            target_ids: the texts that were written, each with its ending piece, then -100. Shape
-                (B, S).
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: mask of the source. Shape (B, E).
+            target_ids: target token ids, each text with its EOS, then -100. Shape (B, S).
 
         Returns:
             Shape (B, S, E); each row sums to 1.
@@ -242,7 +244,7 @@ class RnnSearch(Model):
         return weights
 
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""
         vectors = self.embed_target(tokens)
         decoded = self.decoder(vectors[:, None], state.carry, state.memory)
         logits = self.score(self.readout(decoded.hidden[0], decoded.contexts[0], vectors))
@@ -250,20 +252,24 @@ class RnnSearch(Model):
         return logits, replace(state, carry=decoded.carry, coverage=coverage)
 
     def _encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Encoded, Memory]:
-        """Read the source, and prepare it to be attended to."""
+        """Encode the source, and prepare the attention memory."""
         check_ids("input_ids", input_ids, self.config.vocab_size)
         batch, length = self._check_shape("input_ids", input_ids)
         lengths = lengths_of(input_ids, attention_mask)
         mask = None
         if attention_mask is not None:
             mask = from_attention_mask(attention_mask, batch=batch, queries=1, keys=length)[:, 0, 0]
-        vectors = self.dropout(self._narrow(self.embeddings(input_ids)))
+        vectors = self.dropout(self._to_compute_dtype(self.embeddings(input_ids)))
         encoded = self.encoder(vectors, lengths)
         states = self.dropout(encoded.states)
         return encoded, self.decoder.attention.prepare(states, mask)
 
     def _decode(self, ids: Tensor, encoded: Encoded, memory: Memory) -> tuple[Tensor, Decoded]:
-        """Read the target; return its vectors, shape (B, S, M), and what the steps give."""
+        """Run the decoder over the target.
+
+        Returns:
+            The target's embeddings, shape (B, S, M), and the decoder's output.
+        """
         check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
         batch, _ = self._check_shape("decoder_input_ids", ids)
         if batch != len(encoded.last):
@@ -273,18 +279,18 @@ class RnnSearch(Model):
         return vectors, decoded
 
     def embed_target(self, ids: Tensor) -> Tensor:
-        """Return the vectors of target pieces. Shape (..., M) for shape (...)."""
+        """Return the embeddings of target token ids. Shape (..., M) for shape (...)."""
         table = self.target_embeddings or self.embeddings
-        dropped: Tensor = self.dropout(self._narrow(table(ids)))
+        dropped: Tensor = self.dropout(self._to_compute_dtype(table(ids)))
         return dropped
 
     def score(self, readout: Tensor) -> Tensor:
-        """Return a logit for each piece. Shape (N, V) for shape (N, M)."""
+        """Return the logits. Shape (N, V) for shape (N, M)."""
         table = self.output or self.target_embeddings or self.embeddings
-        return linear(readout, self._narrow(table.weight), self.output_bias)
+        return linear(readout, self._to_compute_dtype(table.weight), self.output_bias)
 
-    def _narrow(self, vectors: Tensor) -> Tensor:
-        """Return vectors of a table, which may be kept wider than what the layers compute with."""
+    def _to_compute_dtype(self, vectors: Tensor) -> Tensor:
+        """Cast embeddings, whose table may have a wider dtype, to the dtype of the layers."""
         return vectors.to(self.output_bias.dtype)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
@@ -292,7 +298,7 @@ class RnnSearch(Model):
 
 
 def _is_recurrent(name: str) -> bool:
-    """Whether a weight is multiplied with the state before, or is the bias of one that is."""
+    """Return whether a parameter belongs to a linear layer applied to the previous hidden state."""
     return name.startswith(
         ("encoder.forwards.hidden", "encoder.backwards.hidden", "decoder.hidden")
     )

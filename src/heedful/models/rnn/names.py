@@ -1,4 +1,4 @@
-"""What the weights of a recurrent translator are called in its folder: as in the model.
+"""Names of a recurrent translator's weights in checkpoints: the same as in the model.
 
 The reference has no such model, so these names are ours.
 """
@@ -14,15 +14,15 @@ from heedful.models.weights import check_weights
 def from_file(
     tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor], folder: Path
 ) -> dict[str, Tensor]:
-    """Return a file's weights under the names of the model, in float32.
+    """Return a file's weights under their names in the model, in float32.
 
     Args:
-        tensors: what the file holds.
+        tensors: contents of the file.
         expected: the model's state dict, for names and shapes.
-        folder: what an error calls their source.
+        folder: the source, for error messages.
 
     Raises:
-        UserError: a weight is missing or too many, or has another shape or type.
+        UserError: a weight is missing, unknown, or of the wrong shape or type.
     """
     check_weights(tensors, expected, folder)
     return {name: tensor.float() for name, tensor in tensors.items()}

@@ -16,4 +16,4 @@ PRESETS: dict[str, RnnSizes] = {
     "base": {"embedding_width": 620, "hidden_width": 1000},
     "big": {"embedding_width": 1024, "hidden_width": 1024},
 }
-"""Base is that of Bahdanau et al. 2015, appendix A.2.3; the others are ours."""
+"""Base is from Bahdanau et al. 2015, appendix A.2.3; the other sizes are ours."""

@@ -1,4 +1,4 @@
-"""What a RoBERTa is made of, under the reference's key names."""
+"""Configuration of RoBERTa, with the reference's key names."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,10 +9,10 @@ from heedful.models.bert.config import BertConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RobertaConfig(BertConfig):
-    """The sizes and options of a RoBERTa: those of BERT, with other defaults for its tokens.
+    """Sizes and options of a RoBERTa model: those of BERT, with other defaults for the token ids.
 
-    The first token stands at the position after ``pad_token_id``, so ``max_position_embeddings`` is
-    larger than the longest sequence by ``pad_token_id`` + 1.
+    The first token has position ``pad_token_id`` + 1, so ``max_position_embeddings`` exceeds the
+    maximum sequence length by ``pad_token_id`` + 1.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -23,11 +23,11 @@ class RobertaConfig(BertConfig):
     vocab_size: int = 50265
     """Number of tokens in the vocabulary."""
     pad_token_id: int | None = 1
-    """Id of the padding token, whose vector is not trained, and the position of padding."""
+    """Id of the padding token, whose embedding is not trained, and the position of padding."""
     bos_token_id: int | None = 0
-    """Id of the token that begins a text."""
+    """Id of the beginning-of-text token."""
     eos_token_id: int | None = 2
-    """Id of the token that ends one."""
+    """Id of the end-of-text token."""
 
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
@@ -41,11 +41,11 @@ class RobertaConfig(BertConfig):
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
-        """Return the ``max_position_embeddings`` with which so many tokens are read at once."""
+        """Return the ``max_position_embeddings`` needed for sequences of ``tokens`` tokens."""
         return tokens + pad_token_id + 1
 
     @property
     def padding_position(self) -> int:
-        """The position of padding, which is not trained."""
+        """Position of padding, whose embedding is not trained."""
         assert self.pad_token_id is not None
         return self.pad_token_id

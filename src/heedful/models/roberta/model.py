@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019): BERT's blocks, with positions that pass over padding."""
+"""RoBERTa (Liu et al. 2019): BERT's blocks, with positions that skip padding."""
 
 from typing import ClassVar
 
@@ -13,11 +13,11 @@ from heedful.models.with_head import WithHead
 class RobertaModel(Encoder):
     """RoBERTa without a head.
 
-    Padding stands at position ``pad_token_id``, and the first token at the position after that.
+    Padding has position ``pad_token_id``, and the first token position ``pad_token_id`` + 1.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
     """
 
     config: RobertaConfig
@@ -29,7 +29,7 @@ class RobertaModel(Encoder):
 
 
 class RobertaForSequenceClassification(WithHead):
-    """RoBERTa with a classifier, or regression, of two layers on the first token."""
+    """RoBERTa with a two-layer classifier or regression on the first token."""
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
@@ -48,7 +48,7 @@ class RobertaForSequenceClassification(WithHead):
 
 
 class RobertaForMultipleChoice(WithHead):
-    """RoBERTa that gives each choice one score; the choices of an item share a softmax."""
+    """RoBERTa that scores each choice; a softmax runs over the choices of an example."""
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
@@ -62,7 +62,7 @@ class RobertaForMultipleChoice(WithHead):
 
 
 class RobertaForTokenClassification(WithHead):
-    """RoBERTa with a linear classifier of every token."""
+    """RoBERTa with a linear classifier on every token."""
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
@@ -76,10 +76,10 @@ class RobertaForTokenClassification(WithHead):
 
 
 class RobertaForQuestionAnswering(WithHead):
-    """RoBERTa that says where in a text an answer starts and ends.
+    """RoBERTa that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     roberta: RobertaModel
@@ -94,7 +94,7 @@ class RobertaForQuestionAnswering(WithHead):
 
 
 class RobertaForMaskedLM(WithHead):
-    """RoBERTa that says which tokens stand at masked positions."""
+    """RoBERTa that predicts the tokens at masked positions."""
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
@@ -107,7 +107,7 @@ class RobertaForMaskedLM(WithHead):
 
 
 class RobertaForCausalLM(WithHead):
-    """RoBERTa that says which token comes next, for a configuration with ``is_decoder``."""
+    """RoBERTa that predicts the next token, for a configuration with ``is_decoder``."""
 
     roberta: RobertaModel
 

@@ -1,4 +1,4 @@
-"""The sizes of RoBERTa, by name."""
+"""Sizes of RoBERTa, by name."""
 
 from typing import Any
 
@@ -9,4 +9,4 @@ _TOKENS = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
 PRESETS: dict[str, dict[str, Any]] = {
     name: {**sizes, **_TOKENS} for name, sizes in presets.PRESETS.items()
 }
-"""Base and large are those of Liu et al. 2019, the smaller ones those of BERT."""
+"""Base and large are from Liu et al. 2019; the smaller sizes are BERT's."""

@@ -1,4 +1,4 @@
-"""What a Transformer is made of, under the key names of the reference's Marian models."""
+"""Configuration of the Transformer, with the key names of the reference's Marian models."""
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,10 +22,10 @@ from heedful.models.configs import (
 from heedful.models.translator_config import TranslatorConfig, complete_pieces
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
-"""The reference's name for what ``normalize_before`` decides: but for that, both are one model."""
+"""The reference's model type for each value of ``normalize_before``, their only difference."""
 
 ARCHITECTURES = {False: "MarianMTModel", True: "PegasusForConditionalGeneration"}
-"""The same in ``architectures``."""
+"""The reference's class name in ``architectures`` for each value of ``normalize_before``."""
 
 _FIXED: dict[str, Any] = {
     "is_encoder_decoder": True,
@@ -35,19 +35,19 @@ _FIXED: dict[str, Any] = {
     "decoder_layerdrop": 0,
     "tie_encoder_decoder": False,
 }
-"""Keys of a ``config.json`` for which only one value is supported."""
+"""Keys of a ``config.json`` with only one supported value."""
 
 _IGNORED = {
     *(IGNORED - _FIXED.keys()),
-    # How fresh weights were drawn, and what a classifier with the same body would have.
+    # The initialisation of the weights, and options of a classifier with the same body.
     *("init_std", "classif_dropout", "classifier_dropout", "num_labels"),
     *("id2label", "label2id", "problem_type", "num_hidden_layers"),
-    # Switches of an older reference, which its Marian models do not read.
+    # Switches of older versions of the reference, which its Marian models do not read.
     *("add_bias_logits", "extra_pos_embeddings", "force_bos_token_to_be_generated"),
     *("max_length", "is_decoder", "add_cross_attention", "cross_attention_hidden_size"),
     "save_step",
 }
-"""Keys that do not change what the model computes, besides those that are ours."""
+"""Keys without a field that do not change what the model computes."""
 
 _SIZES = (
     "d_model",
@@ -64,54 +64,53 @@ _PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformerConfig(TranslatorConfig):
-    """The sizes and options of a Transformer. The defaults are those of the paper's base model.
+    """Sizes and options of a Transformer. The defaults are those of the paper's base model.
 
     Raises:
-        UserError: a value is of the wrong type or out of range, or two do not go together.
+        UserError: a value is of the wrong type or out of range, or two values conflict.
     """
 
     vocab_size: int = 37000
-    """Number of pieces of the source vocabulary."""
+    """Number of tokens in the source vocabulary."""
     d_model: int = 512
-    """Width of the model; even, and a multiple of the numbers of heads."""
+    """Width of the model; even, and a multiple of both numbers of heads."""
     encoder_layers: int = 6
-    """Number of the encoder's blocks."""
+    """Number of encoder blocks."""
     decoder_layers: int = 6
-    """Number of the decoder's blocks."""
+    """Number of decoder blocks."""
     encoder_attention_heads: int = 8
-    """Number of attention heads in a block of the encoder."""
+    """Number of attention heads per encoder block."""
     decoder_attention_heads: int = 8
-    """Number of attention heads in each attention of a block of the decoder."""
+    """Number of heads in the self-attention and in the cross-attention of a decoder block."""
     encoder_ffn_dim: int = 2048
-    """Width inside the feed-forward half of a block of the encoder."""
+    """Inner width of the encoder's feed-forward layers."""
     decoder_ffn_dim: int = 2048
-    """The same in the decoder."""
+    """Inner width of the decoder's feed-forward layers."""
     activation_function: str = "relu"
-    """Activation of the feed-forward halves."""
+    """Activation of the feed-forward layers."""
     dropout: float = 0.1
-    """Dropout of the embeddings and of what each part of a block adds."""
+    """Dropout of the embeddings and of the output of each sublayer, before the residual sum."""
     attention_dropout: float = 0.0
     """Dropout of the attention weights."""
     activation_dropout: float = 0.0
-    """Dropout inside the feed-forward halves."""
+    """Dropout after the activation in the feed-forward layers."""
     chunk_size_feed_forward: int = 0
-    """How many tokens of each sequence go through the feed-forward parts at once: less memory, the
-    same result. 0 for all."""
+    """Number of tokens of each sequence per pass through a feed-forward layer. Small chunks save
+    memory and do not change the result. 0 means all tokens."""
     pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The heads that were taken out of the attention of each of the encoder's blocks, by the
-    block's number."""
+    """Pruned heads of the encoder's self-attention, by block number."""
     decoder_pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The same of the attention of the decoder's blocks to themselves."""
+    """Pruned heads of the decoder's self-attention, by block number."""
     cross_attn_pruned_heads: dict[int, list[int]] = field(default_factory=dict, hash=False)
-    """The same of their attention to the encoder."""
+    """Pruned heads of the decoder's cross-attention, by block number."""
     normalize_before: bool = False
-    """Whether each part of a block normalises what it reads (pre-norm) rather than what it and its
-    residual add up to (post-norm, as in the paper)."""
+    """Whether layer normalisation is applied to the input of each sublayer (pre-norm) rather than
+    to the residual sum (post-norm, as in the paper)."""
     scale_embedding: bool = True
-    """Whether word vectors are multiplied by the root of ``d_model``."""
+    """Whether token embeddings are multiplied by the square root of ``d_model``."""
     use_cache: bool = True
-    """Whether the reference returns a cache where a call does not say. Kept for its files: here a
-    call has to ask for the cache."""
+    """Whether the reference returns a KV cache by default. Kept for compatibility with its files:
+    in heedful a call must ask for the cache."""
 
     def __post_init__(self) -> None:
         complete_pieces(self)
@@ -131,20 +130,20 @@ class TransformerConfig(TranslatorConfig):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the ``config.json`` of a Marian or Pegasus folder of the reference, or of heedful.
+        """Read the ``config.json`` of a Marian or Pegasus checkpoint, of the reference or heedful.
 
         Raises:
-            UserError: the file cannot be read, or a key is unknown, or its value not supported.
+            UserError: the file cannot be read, a key is unknown, or a value is not supported.
         """
         return cls.from_dict(read_json(path), where=str(path))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
+        """Build a configuration from the keys and values of a ``config.json``.
 
         Args:
-            values: keys of this class, or others that are known to change nothing.
-            where: what an error calls their source.
+            values: fields of this class, and other keys known to have no effect.
+            where: name of the source, for error messages.
         """
         model_type = values.get("model_type")
         if model_type not in MODEL_TYPES.values():
@@ -169,7 +168,7 @@ class TransformerConfig(TranslatorConfig):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what a ``config.json`` holds, for heedful and for the reference."""
+        """Return the contents of a ``config.json``, for heedful and for the reference."""
         before = self.normalize_before
         return {
             "architectures": [ARCHITECTURES[before]],
@@ -178,7 +177,7 @@ class TransformerConfig(TranslatorConfig):
             **{field.name: getattr(self, field.name) for field in fields(self)},
             **{name: write_pruned_heads(getattr(self, name)) for name in _PRUNED},
             "add_final_layer_norm": before,
-            # What the reference's search would otherwise do differently.
+            # Without these two, the reference's search gives other results.
             "bad_words_ids": [[self.pad_token_id]],
             "forced_eos_token_id": self.eos_token_id,
         }

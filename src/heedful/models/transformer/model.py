@@ -1,9 +1,9 @@
-"""The Transformer (Vaswani et al. 2017): an encoder that reads, a decoder that writes.
+"""The encoder-decoder Transformer (Vaswani et al. 2017).
 
-Its weights have other names in the reference's folders: ``names.py``.
+``names.py`` maps its weights to their names in the reference's checkpoints.
 
-Shapes: B batch, E source length, S target length, N hypotheses or positions that are scored, W most
-hypotheses of an item, H heads, L blocks, D model width, V target vocabulary.
+Shapes: B batch, E source length, S target length, N hypotheses or scored positions, W maximum
+number of hypotheses per item, H heads, L blocks, D model width, V target vocabulary.
 """
 
 import math
@@ -40,10 +40,10 @@ from heedful.models.weights import allocate
 
 
 class Transformer(Model):
-    """An encoder and a decoder with a score for each target piece.
+    """Encoder and decoder with a logit for each token of the target vocabulary.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: TransformerConfig
@@ -64,16 +64,16 @@ class Transformer(Model):
         self.lm_head = None
         if not config.tie_word_embeddings:
             self.lm_head = Linear(config.d_model, config.decoder_vocab_size, bias=False)
-        # Not trained: here for the reference's models, some of which have one.
+        # Not trained. Some of the reference's checkpoints have this bias.
         self.final_logits_bias: Tensor
         self.register_buffer("final_logits_bias", torch.zeros(1, config.decoder_vocab_size))
         self.dropout = Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.compiled_steps: Steps | None = None  # what else takes the steps of a search
+        self.compiled_steps: Steps | None = None  # replaces `start` and `step` in a search
         stacks.initialise(self, self.lm_head)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Return the embeddings of source pieces."""
+        """Return the source embeddings."""
         return self.embeddings
 
     def set_file_weights(
@@ -86,11 +86,11 @@ class Transformer(Model):
         return LoadReport(fresh=[], unused=[])
 
     def file_weights(self) -> dict[str, Tensor]:
-        """Return the weights under the names of the reference's folders."""
+        """Return the weights under their names in the reference's checkpoints."""
         return names.to_file(self.state_dict(), self.config)
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
-        """Return those of the three kinds of attention."""
+        """Return (blocks, heads) of the head mask of each of the three kinds of attention."""
         config = self.config
         decoder = (config.decoder_layers, config.decoder_attention_heads)
         return {
@@ -101,17 +101,17 @@ class Transformer(Model):
 
     @property
     def learns_unpadded(self) -> bool:
-        """Whether training computes next to nothing for padding; see ``Model``."""
+        """Whether training skips nearly all computation for padding; see ``Model``."""
         return True
 
     @property
     def num_blocks(self) -> int:
-        """How many blocks both stacks have; 0 if one has more."""
+        """Number of blocks of each stack; 0 if the stacks differ."""
         encoder, decoder = len(self.encoder.blocks), len(self.decoder.blocks)
         return encoder if encoder == decoder else 0
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
-        """Keep some of the blocks of both stacks; see ``Model.keep_blocks``."""
+        """Keep only the given blocks of both stacks; see ``Model.keep_blocks``."""
         self.config = stacks.keep(self.encoder, self.decoder, self.config, numbers)
 
     def prune_heads(
@@ -121,15 +121,15 @@ class Transformer(Model):
         decoder_heads: Mapping[int, Sequence[int]] = MappingProxyType({}),
         cross_attn_heads: Mapping[int, Sequence[int]] = MappingProxyType({}),
     ) -> None:
-        """Take attention heads out; see ``pruning.prune_heads``.
+        """Prune attention heads; see ``pruning.prune_heads``.
 
         Args:
-            heads: the numbers of those of the encoder, by the number of the block.
-            decoder_heads: the same of the decoder's attention to itself.
-            cross_attn_heads: the same of its attention to the encoder.
+            heads: heads of the encoder's self-attention to prune, by block number.
+            decoder_heads: heads of the decoder's self-attention to prune, by block number.
+            cross_attn_heads: heads of the decoder's cross-attention to prune, by block number.
 
         Raises:
-            UserError: there is no such block or head, or it would be the last of an attention.
+            UserError: a block or head does not exist, or an attention would have no head left.
         """
         both = (self.encoder, self.decoder)
         self.config = stacks.prune(*both, self.config, heads, decoder_heads, cross_attn_heads)
@@ -148,33 +148,33 @@ class Transformer(Model):
         return_attentions: bool = False,
         return_hidden_states: bool = False,
     ) -> TranslationOutput:
-        """Score what follows every target token, or with labels what has a label.
+        """Return the next-token logits at every target position, or at the labelled positions.
 
         Args:
-            input_ids: the texts to read, each with its ending piece. Shape (B, E).
+            input_ids: source token ids; each text ends with EOS. Shape (B, E).
             attention_mask: 1 or True for a token, 0 or False for padding. Shape (B, E).
-            decoder_input_ids: the texts to write after their start, as far as they are known. Shape
-                (B, S). If None, the labels shifted to the right.
-            labels: the texts to write, each with its ending piece, -100 for what is not scored.
-                Shape (B, S).
-            reduction: whether the loss is the mean over the labels or their sum.
-            head_mask: what each head of the encoder is multiplied by; heads that were pruned
-                count. Shape (H,) or (L, H).
-            decoder_head_mask: the same of the decoder's attention to itself.
-            cross_attn_head_mask: the same of its attention to the encoder.
+            decoder_input_ids: target token ids so far, after the start token. Shape (B, S). If
+                None, the labels shifted to the right.
+            labels: target token ids, each text with its EOS; -100 is ignored in the loss. Shape
+                (B, S).
+            reduction: whether the loss is the mean or the sum over the labels.
+            head_mask: factor of each head of the encoder's self-attention, pruned heads included.
+                Shape (H,) or (L, H).
+            decoder_head_mask: factors for the decoder's self-attention. Shape (H,) or (L, H).
+            cross_attn_head_mask: factors for the cross-attention. Shape (H,) or (L, H).
             return_attentions: whether to return the attention weights.
-            return_hidden_states: whether to return what comes out of the embeddings and blocks.
+            return_hidden_states: whether to return the embeddings and the output of each block.
 
         Raises:
-            UserError: an argument has a wrong shape, type or value, or there is nothing to write.
+            UserError: an argument has a wrong shape, type or value, or no target is given.
         """
         config = self.config
         decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
         shapes = self.head_masks()
         source_packing = target_packing = None
-        # Who learns from labels asks for nothing that padding would be part of.
-        only_learns = self.training and not (return_attentions or return_hidden_states)
-        if labels is not None and only_learns:
+        # A training step that needs only the loss returns no tensor that contains padding.
+        loss_only = self.training and not (return_attentions or return_hidden_states)
+        if labels is not None and loss_only:
             attends = self.encoder.attends_to_texts and self.decoder.attends_to_texts
             source_packing, target_packing = packings(
                 input_ids, attention_mask, decoder_input_ids, labels, attends=attends
@@ -209,7 +209,7 @@ class Transformer(Model):
             logits=logits,
             positions=positions,
             decoder_hidden_states=decoded.states if return_hidden_states else None,
-            encoder_last_hidden_state=encoded.hidden if labels is None or not only_learns else None,
+            encoder_last_hidden_state=encoded.hidden if labels is None or not loss_only else None,
             encoder_hidden_states=encoded.states if return_hidden_states else None,
             encoder_attentions=encoded.attentions,
             decoder_attentions=decoded.attentions,
@@ -217,7 +217,7 @@ class Transformer(Model):
         )
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Return what the decoder attends to. Shape (B, E, D); see ``forward``."""
+        """Return the encoder's output. Shape (B, E, D); see ``forward``."""
         return self._encode(input_ids, attention_mask).hidden
 
     def decode(
@@ -227,13 +227,13 @@ class Transformer(Model):
         attention_mask: Tensor | None = None,
         past: Cache | None = None,
     ) -> tuple[Tensor, Cache]:
-        """Score what follows each token, (B, S, V), and return what a later call goes on from.
+        """Return the next-token logits, shape (B, S, V), and the KV cache.
 
         Args:
             decoder_input_ids: the newest tokens. Shape (B, S).
-            encoded: what ``encode`` returned; not read where it is cached. Shape (B, E, D).
-            attention_mask: of it. Shape (B, E).
-            past: what an earlier call returned.
+            encoded: output of ``encode``; not used if ``past`` holds it. Shape (B, E, D).
+            attention_mask: mask of the source. Shape (B, E).
+            past: the cache that the previous call returned.
         """
         decoded = self._decode(
             decoder_input_ids, encoded, attention_mask, past=past, need_cache=True
@@ -251,18 +251,18 @@ class Transformer(Model):
         numbers: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Write a text for each text that is read; see ``decoding.search``.
+        """Generate a text for each source text; see ``decoding.search``.
 
         Args:
-            input_ids: the texts to read. Shape (B, E).
-            attention_mask: shape (B, E).
-            search: how to look. The padding piece is never written.
-            numbers: of each item among all of the user's, for the draws; 0 to B - 1 if None.
-            prefixes: for each item the pieces that its text must begin with.
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: mask of the source. Shape (B, E).
+            search: search options. The padding token is never generated.
+            numbers: index of each item in the whole input, to seed sampling; 0 to B - 1 if None.
+            prefixes: for each item, the token ids that its text must begin with.
 
         Raises:
             UserError: an argument has a wrong shape, type or value, or a text may become longer
-                than the model can write.
+                than the model supports.
         """
         options = options_of(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
@@ -271,16 +271,15 @@ class Transformer(Model):
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
-        """Return how much each target token attends to each source token when it is written.
+        """Return the attention weights on the source tokens when each target token is generated.
 
-        The mean over the heads of the last block but one, which aligns best (Garg et al. 2019,
-        section 4.1).
+        This is the mean over the heads of the second-to-last block, which aligns best (Garg et al.
+        2019, section 4.1).
 
         Args:
-            input_ids: the texts that were read. Shape (B, E).
-            attention_mask: shape (B, E).
-            target_ids: the texts that were written, each with its ending piece, then -100. Shape
-                (B, S).
+            input_ids: source token ids. Shape (B, E).
+            attention_mask: mask of the source. Shape (B, E).
+            target_ids: target token ids, each text with its EOS, then -100. Shape (B, S).
 
         Returns:
             Shape (B, S, E); each row sums to 1.
@@ -293,7 +292,7 @@ class Transformer(Model):
 
     @property
     def aligning(self) -> int:
-        """The number of the decoder's block that aligns."""
+        """Number of the decoder block whose cross-attention gives the alignment."""
         return max(0, self.config.decoder_layers - 2)
 
     def _encode(
@@ -373,11 +372,11 @@ class Transformer(Model):
         return output
 
     def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
-        """Return what a search keeps before the first token; see ``SearchState``."""
+        """Return the search state before the first token; see ``SearchState``."""
         return SearchState.start(self.decoder, encoded, mask, cover=cover)
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
         hidden = self.embed(self.target_table, tokens, position)  # (N, D)
@@ -398,40 +397,40 @@ class Transformer(Model):
 
     @property
     def target_table(self) -> nn.Embedding:
-        """The embeddings of target pieces."""
+        """The target embeddings."""
         return self.target_embeddings or self.embeddings
 
     def _embed_all(
         self, table: nn.Embedding, ids: Tensor, start: int, packing: Packing | None
     ) -> Tensor:
-        """Return the vectors of sequences of pieces; see ``embed``."""
+        """Return the embeddings of sequences of token ids, packed or padded; see ``embed``."""
         length = ids.shape[1]
         if packing is None:
             return self.embed(table, ids, torch.arange(start, start + length, device=ids.device))
         return self.embed(table, packing.pack_ids(ids), start + packing.rows % length)
 
     def embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
-        """Return the vectors of pieces at positions (sections 3.4 and 3.5). Shape (..., D)."""
+        """Return token plus position embeddings (sections 3.4 and 3.5). Shape (..., D)."""
         vectors = table(ids) * self.scale
         vectors = vectors + self.positions(positions).to(vectors.dtype)
-        # The tables may be kept wider than the weights that the blocks compute with.
-        narrow = next(self.encoder.parameters()).dtype
-        dropped: Tensor = self.dropout(vectors.to(narrow))
+        # The embedding tables may have a wider dtype than the weights of the blocks.
+        compute_dtype = next(self.encoder.parameters()).dtype
+        dropped: Tensor = self.dropout(vectors.to(compute_dtype))
         return dropped
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Return the logits, shape (..., V), of states of shape (..., D)."""
+        """Return the logits, shape (..., V), of hidden states of shape (..., D)."""
         weight = self.target_table.weight if self.lm_head is None else self.lm_head.weight
         weight = weight.to(hidden.dtype)
         if self.lm_head is None and torch.is_grad_enabled():
-            # As a score it would be trained, and what starts a text would be zeros no more.
+            # No gradient for the padding row: as the start token's embedding it must stay zero.
             padding = torch.full((1,), self.config.pad_token_id, device=weight.device)
             weight = weight.index_copy(0, padding, weight.detach()[padding])
         bias = self.final_logits_bias[0].to(hidden.dtype)
-        # Mostly it is zeros, and adding those to a vocabulary of logits takes a while.
-        looks = not (torch.compiler.is_compiling() or waits(bias.device))
-        needed = not looks or bool(bias.any())
-        return linear(hidden, weight, bias if needed else None)
+        # The bias is usually zero, and adding zeros to all logits is slow.
+        can_check = not (torch.compiler.is_compiling() or waits(bias.device))
+        add_bias = not can_check or bool(bias.any())
+        return linear(hidden, weight, bias if add_bias else None)
 
     def _check_shape(self, name: str, ids: Tensor) -> tuple[int, int]:
         return check_sequences(name, ids, self.config.max_position_embeddings)

@@ -1,7 +1,7 @@
-"""What the weights of a Transformer are called in the reference's Marian and Pegasus folders.
+"""Names of a Transformer's weights in the reference's Marian and Pegasus checkpoints.
 
-Such a folder may hold one table of word vectors under several names, or under any one of them, and
-the sinusoids, which are computed here.
+A checkpoint may hold one embedding table under several names, or under any one of them. It may also
+hold the sinusoidal position embeddings, which heedful computes.
 """
 
 from collections.abc import Mapping
@@ -37,11 +37,11 @@ BLOCK = {
     "output.dense": "fc2",
     "output.LayerNorm": "final_layer_norm",
 }
-"""The parts of a block in a model, and in a file."""
+"""Names of a block's modules in the model, and in a file."""
 
 
 def name_in_file(name: str, config: TransformerConfig) -> str:
-    """Return what a file calls a weight of the model."""
+    """Return the name in a file of one of the model's weights."""
     if name == BIAS:
         return name
     part, _, kind = name.rpartition(".")  # such as encoder.layer.0.output.dense, and weight
@@ -56,7 +56,7 @@ def name_in_file(name: str, config: TransformerConfig) -> str:
 
 
 def to_file(weights: Mapping[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-    """Return a model's weights under the names of a file."""
+    """Return a model's weights under their names in a file."""
     return {name_in_file(name, config): tensor for name, tensor in weights.items()}
 
 
@@ -66,23 +66,23 @@ def from_file(
     config: TransformerConfig,
     folder: Path,
 ) -> dict[str, Tensor]:
-    """Return a file's weights under the names of the model.
+    """Return a file's weights under their names in the model.
 
     Args:
-        tensors: what the file holds.
+        tensors: contents of the file.
         expected: the model's state dict, for names and shapes.
-        config: of the model.
-        folder: what an error calls their source.
+        config: configuration of the model.
+        folder: the source, for error messages.
 
     Raises:
-        UserError: a weight is missing, appears twice with different values, has another shape or
-            type, or has no place in the model.
+        UserError: a weight is missing, unknown, of the wrong shape or type, or appears twice with
+            different values.
     """
     weights = dict(tensors)
     for name in _POSITIONS:
         if (positions := weights.pop(name, None)) is not None:
             _check_positions(name, positions, config.d_model, folder)
-    for name, aliases in _tables(config).items():
+    for name, aliases in _embedding_tables(config).items():
         present = [alias for alias in aliases if alias in weights]
         tables = [weights.pop(alias) for alias in present]
         for alias, table in zip(present[1:], tables[1:], strict=True):
@@ -90,15 +90,15 @@ def from_file(
                 raise UserError(f"{folder}: {present[0]} and {alias} must be the same; they differ")
         if tables:
             weights[name] = tables[0]
-    # Files from before it was a weight lack it.
+    # Older files lack this weight.
     weights.setdefault(BIAS, torch.zeros(expected[BIAS].shape))
     names = {name_in_file(name, config): name for name in expected}
     check_weights(weights, {file: expected[name] for file, name in names.items()}, folder)
     return {name: weights[file] for file, name in names.items()}
 
 
-def _tables(config: TransformerConfig) -> dict[str, list[str]]:
-    """Return the tables of word vectors, and the names that each may have in a file."""
+def _embedding_tables(config: TransformerConfig) -> dict[str, list[str]]:
+    """Return the embedding tables, each with its possible names in a file."""
     shared, source, target = f"{SHARED}.weight", f"{SOURCE}.weight", f"{TARGET}.weight"
     output = [f"{OUTPUT}.weight"] if config.tie_word_embeddings else []
     if config.share_encoder_decoder_embeddings:
@@ -108,7 +108,7 @@ def _tables(config: TransformerConfig) -> dict[str, list[str]]:
 
 def _check_positions(name: str, positions: Tensor, width: int, folder: Path) -> None:
     expected = sinusoids(torch.arange(len(positions) if positions.ndim else 0), width)
-    # As far as half precision rounds.
+    # The tolerance allows for rounding in half precision.
     if positions.shape != expected.shape or not torch.allclose(
         positions.float(), expected, atol=1e-2
     ):

@@ -33,4 +33,4 @@ PRESETS: dict[str, TransformerSizes] = {
     "base": _transformer(6, 512, 8),
     "big": _transformer(6, 1024, 16),
 }
-"""Base and big are those of Vaswani et al. 2017, table 3; the smaller ones are ours."""
+"""Base and big are from Vaswani et al. 2017, table 3; the smaller sizes are ours."""

@@ -1,7 +1,6 @@
-"""How a Transformer looks for what it writes: with the host's bookkeeping, or on a device.
+"""Search for a Transformer's output text, with bookkeeping on the host or on the device.
 
-Shapes: B items, W hypotheses of each, E length of the encoder's output, D model width, V target
-vocabulary.
+Shapes: B items, W hypotheses per item, E encoder length, D model width, V target vocabulary.
 """
 
 from collections.abc import Sequence
@@ -30,15 +29,15 @@ def find_texts(
     numbers: Sequence[int] | None,
     prefixes: Sequence[Sequence[int]] | None,
 ) -> list[list[Hypothesis]]:
-    """Write a text for each text that was read; see ``Transformer.generate``.
+    """Generate a text for each source text; see ``Transformer.generate``.
 
     Args:
-        model: writes.
-        encoded: what it attends to. Shape (B, E, D).
-        attention_mask: of that. Shape (B, E).
-        options: how to look.
+        model: the model that generates.
+        encoded: output of the encoder. Shape (B, E, D).
+        attention_mask: mask of the source. Shape (B, E).
+        options: search options.
         numbers: see ``search``.
-        prefixes: the same.
+        prefixes: see ``search``.
     """
     batch, length, _ = encoded.shape
     mask = None
@@ -57,13 +56,13 @@ def find_texts(
 
 
 class TransformerSteps:
-    """What a Transformer's search takes its steps with, and keeps of the hypotheses.
+    """Decoding steps of a Transformer with a fixed-size KV cache; see ``FixedSteps``.
 
     Args:
-        model: writes.
-        encoded: what it attends to. Shape (B, E, D).
-        mask: True for a token of it, False for padding. Shape (B, 1, 1, E).
-        cover: whether coverage counts.
+        model: the model that generates.
+        encoded: output of the encoder. Shape (B, E, D).
+        mask: True for a source token, False for padding. Shape (B, 1, 1, E).
+        cover: whether to track coverage.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class TransformerSteps:
         )
 
     def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
-        """Score what follows the newest tokens; see ``FixedSteps.step``."""
+        """Return the next tokens' logits and the attention; see ``FixedSteps.step``."""
         model = self.model
         output: StackOutput = model.decoder(
             model.embed(model.target_table, newest.tokens, newest.number),  # (B, W, D)
@@ -99,13 +98,13 @@ class TransformerSteps:
         return model.score(output.hidden), attended
 
     def make_room(self, nodes: int) -> None:
-        """Make room for a number of nodes."""
+        """Make room for ``nodes`` nodes in the cache."""
         self.cache.make_room(nodes)
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep some nodes of each item; see ``FixedSteps.keep_nodes``."""
+        """Keep only the given nodes of each item; see ``FixedSteps.keep_nodes``."""
         self.cache.keep_nodes(nodes)
 
     def keep(self, items: Tensor) -> None:
-        """Keep some items; see ``FixedSteps.keep``."""
+        """Keep only the given items; see ``FixedSteps.keep``."""
         self.cache.keep(items)

@@ -1,4 +1,4 @@
-"""The two stacks of blocks of a Transformer: made, cut down, and their fresh weights."""
+"""Build, prune and initialise a Transformer's encoder and decoder stacks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from heedful.models.transformer.config import TransformerConfig
 
 
 def encoder(config: TransformerConfig) -> Stack:
-    """Return the blocks that read."""
+    """Return a new encoder stack."""
     heads = config.encoder_attention_heads
     options = _block_options(config, heads, config.encoder_ffn_dim)
     blocks = (
@@ -26,7 +26,7 @@ def encoder(config: TransformerConfig) -> Stack:
 
 
 def decoder(config: TransformerConfig) -> Stack:
-    """Return the blocks that write."""
+    """Return a new decoder stack."""
     heads = config.decoder_attention_heads
     options = _block_options(config, heads, config.decoder_ffn_dim)
     blocks = (
@@ -61,7 +61,14 @@ def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
 def keep(
     encoder: Stack, decoder: Stack, config: TransformerConfig, numbers: Sequence[int]
 ) -> TransformerConfig:
-    """Keep some of the blocks of both, and return what the configuration is then."""
+    """Keep only the given blocks of both stacks, and return the new configuration.
+
+    Args:
+        encoder: changed in place.
+        decoder: changed in place.
+        config: configuration before the change.
+        numbers: block numbers to keep, the same in both stacks.
+    """
     encoder.keep(numbers)
     decoder.keep(numbers)
     return replace(
@@ -82,7 +89,7 @@ def prune(
     decoder_heads: Mapping[int, Sequence[int]],
     cross_attn_heads: Mapping[int, Sequence[int]],
 ) -> TransformerConfig:
-    """Take attention heads out, and return what the configuration is then.
+    """Prune attention heads, and return the new configuration.
 
     Raises:
         UserError: see ``Transformer.prune_heads``.
@@ -95,34 +102,34 @@ def prune(
             cross_attn_heads,
         ),
     }
-    for attentions, gone in parts.values():
-        pruning.check_heads(attentions, gone)
+    for attentions, to_prune in parts.values():
+        pruning.check_heads(attentions, to_prune)
     pruned: dict[str, Any] = {
-        name: pruning.prune_heads(attentions, gone, getattr(config, name))
-        for name, (attentions, gone) in parts.items()
+        name: pruning.prune_heads(attentions, to_prune, getattr(config, name))
+        for name, (attentions, to_prune) in parts.items()
     }
     return replace(config, **pruned)
 
 
 def initialise(model: nn.Module, lm_head: nn.Linear | None) -> None:
-    """Draw fresh weights.
+    """Initialise the weights at random.
 
-    Those of products are uniform, as wide as the widths say (Glorot and Bengio 2010, equation 16),
-    those of words normal and of about unit length.
+    Linear layers are Xavier uniform (Glorot and Bengio 2010, equation 16). Embeddings are normal
+    with vectors of about unit length.
 
     Args:
         model: a Transformer.
-        lm_head: its layer that scores words, if it has one of its own.
+        lm_head: its output layer, unless that is tied to the embeddings.
     """
-    for part in model.modules():
-        if isinstance(part, nn.Linear):
-            nn.init.xavier_uniform_(part.weight)
-            if part.bias is not None:
-                nn.init.zeros_(part.bias)
-        elif isinstance(part, nn.Embedding):
-            nn.init.normal_(part.weight, std=part.embedding_dim**-0.5)
-            assert part.padding_idx is not None
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+            assert module.padding_idx is not None
             with torch.no_grad():
-                part.weight[part.padding_idx].zero_()
+                module.weight[module.padding_idx].zero_()
     if lm_head is not None:
         nn.init.normal_(lm_head.weight, std=lm_head.in_features**-0.5)

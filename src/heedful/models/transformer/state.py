@@ -1,7 +1,6 @@
-"""What a search keeps while a Transformer writes.
+"""State of a search for a Transformer's output text.
 
-Shapes: B items, N hypotheses, E length of the encoder's output, H heads, K head width, D model
-width.
+Shapes: B items, N hypotheses, E encoder length, H heads, K head width, D model width.
 """
 
 from dataclasses import dataclass
@@ -17,30 +16,30 @@ from heedful.models.translation import uncovered
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchState:
-    """What is kept of the hypotheses of a search. Only the newest may be used: see ``Tree``."""
+    """State of the hypotheses of a search. Only the newest state is valid: see ``Tree``."""
 
     tree: Tree
-    """The keys and values of their tokens."""
+    """Self-attention keys and values of the hypotheses' tokens."""
     crosses: list[Tensor]
-    """The keys and values that each block attends to: of each item once. Each of shape (2, B, H, E,
-    K)."""
+    """Cross-attention keys and values of each block, stored once per item. Each of shape (2, B, H,
+    E, K)."""
     cross_mask: Tensor | None
-    """Shape (B, 1, 1, E), bool."""
+    """True for a source token, False for padding. Shape (B, 1, 1, E), bool."""
     coverage: Tensor | None
-    """How much has been attended to each source token so far, if that counts; padding counts as
-    attended to. Shape (N, E)."""
+    """Sum of the attention weights on each source token so far, if the search uses a coverage
+    penalty. Padding counts as covered. Shape (N, E)."""
 
     @classmethod
     def start(
         cls, decoder: Stack, encoded: Tensor, mask: Tensor | None, *, cover: bool
     ) -> "SearchState":
-        """Return what is kept before the first token.
+        """Return the state before the first token.
 
         Args:
-            decoder: the blocks that write.
-            encoded: what they attend to. Shape (B, E, D).
-            mask: True for a token of it, False for padding. Shape (B, 1, 1, E).
-            cover: whether coverage counts.
+            decoder: the decoder stack.
+            encoded: output of the encoder. Shape (B, E, D).
+            mask: True for a source token, False for padding. Shape (B, 1, 1, E).
+            cover: whether to track coverage.
         """
         return cls(
             tree=Tree.start(
@@ -49,18 +48,18 @@ class SearchState:
                 head_width=decoder.blocks[0].attention.self.head_width,
                 like=encoded,
             ),
-            # Those of a head side by side: they are read at every step.
+            # Contiguous keys and values per head: every step reads them.
             crosses=[torch.stack(cross) for cross in decoder.cross_memory(encoded)],
-            # Items that are left close up in it, and it may be the user's own.
+            # Compaction overwrites it in place, and it may share memory with the user's mask.
             cross_mask=None if mask is None else mask.clone(),
             coverage=uncovered(encoded, None if mask is None else mask[:, 0, 0]) if cover else None,
         )
 
     def select(self, rows: Tensor) -> "SearchState":
-        """Return what is kept of some rows, in that order, any of them several times.
+        """Return the state of the selected hypotheses, in the given order.
 
         Args:
-            rows: numbers of rows. Shape (N,), int64.
+            rows: row numbers of the hypotheses; a number may repeat. Shape (N,), int64.
         """
         tree, compaction = self.tree.select(rows.cpu().numpy())
         crosses, cross_mask = self.crosses, self.cross_mask
@@ -76,14 +75,14 @@ class SearchState:
 
 
 class Steps(Protocol):
-    """What takes the steps of a search in the place of a model's own."""
+    """Replacement for a model's own decoding steps, such as compiled steps."""
 
     @property
     def is_current(self) -> bool:
-        """Whether it computes what the model does, which may have changed since."""
+        """Whether the steps still match the model, which may have changed since."""
 
     def start(self, encoded: Tensor, mask: Tensor | None, *, cover: bool) -> SearchState:
-        """Return what is kept before the first token; see ``SearchState.start``."""
+        """Return the state before the first token; see ``SearchState.start``."""
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Score what follows the newest tokens; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""

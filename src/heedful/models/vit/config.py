@@ -1,4 +1,4 @@
-"""What a ViT is made of, under the reference's key names."""
+"""Configuration of ViT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from heedful.models.configs import (
 )
 
 Size = int | tuple[int, int]
-"""Rows and columns of pixels, or one number for both."""
+"""Height and width in pixels, or one number for both."""
 
 _SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_channels")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTConfig(ReferenceConfig):
-    """The sizes and options of a ViT. The defaults are those of ViT base.
+    """Sizes and options of a ViT model. The defaults are those of ViT base.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -39,7 +39,7 @@ class ViTConfig(ReferenceConfig):
     UNUSED: ClassVar[Collection[str]] = (
         *("pad_token_id", "tie_word_embeddings", "classifier_dropout", "use_cache"),
     )
-    """Keys that change nothing: a ViT reads no words."""
+    """Keys without effect, since a ViT has no text input."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
     DEPTH: ClassVar[str] = "num_hidden_layers"
 
@@ -48,31 +48,31 @@ class ViTConfig(ReferenceConfig):
     num_hidden_layers: int = 12
     """Number of blocks."""
     num_attention_heads: int = 12
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     intermediate_size: int = 3072
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     hidden_act: str = "gelu"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     hidden_dropout_prob: float = 0.0
-    """Dropout of the embeddings and of what each half of a block adds."""
+    """Dropout of the embeddings and of the output of each sublayer, before the residual sum."""
     attention_probs_dropout_prob: float = 0.0
     """Dropout of the attention weights."""
     initializer_range: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of newly initialised weights."""
     layer_norm_eps: float = 1e-12
     """Added to the variance by layer normalisation."""
     image_size: Size = 224
-    """Rows and columns of the pictures, in pixels, or one number for both."""
+    """Height and width of the images in pixels, or one number for both."""
     patch_size: Size = 16
-    """The same of a patch."""
+    """Height and width of a patch in pixels, or one number for both."""
     num_channels: int = 3
-    """Numbers of a pixel: 3 for colours, 1 for grey."""
+    """Number of channels: 3 for colour, 1 for greyscale."""
     qkv_bias: bool = True
-    """Whether queries, keys and values have biases."""
+    """Whether the query, key and value projections have biases."""
     encoder_stride: int = 16
-    """Pixels on each side of what a model of hidden patches makes of a token."""
+    """Side, in pixels, of the square that masked image modelling predicts from a token."""
     pooler_output_size: int | None = None
-    """Width of what comes out of the pooler; None is ``hidden_size``."""
+    """Output width of the pooler; None means ``hidden_size``."""
     pooler_act: str = "tanh"
     """Activation of the pooler."""
 
@@ -98,31 +98,31 @@ class ViTConfig(ReferenceConfig):
 
     @property
     def picture(self) -> tuple[int, int]:
-        """Rows and columns of a picture, in pixels."""
+        """Height and width of an image in pixels."""
         return _pair(self.image_size)
 
     @property
     def patch(self) -> tuple[int, int]:
-        """Rows and columns of a patch, in pixels."""
+        """Height and width of a patch in pixels."""
         return _pair(self.patch_size)
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
-        (rows, columns), (high, wide) = self.picture, self.patch
-        return rows // high, columns // wide
+        """Number of rows and columns of patches."""
+        (height, width), (patch_height, patch_width) = self.picture, self.patch
+        return height // patch_height, width // patch_width
 
     @property
     def max_position_embeddings(self) -> int:
-        """The patches of a picture, and the class token."""
+        """Number of patches of an image, plus 1 for the class token."""
         return 1 + self.grid[0] * self.grid[1]
 
 
 def _size(name: str, value: object) -> Size:
-    """Return one size, or rows and columns.
+    """Return a size as one number, or as height and width.
 
     Raises:
-        UserError: it is neither.
+        UserError: the value is neither.
     """
     pair = tuple(value) if isinstance(value, list | tuple) else (value, value)
     if len(pair) != 2 or not all(type(x) is int and 1 <= x < 2**16 for x in pair):

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy et al. 2021): BERT's blocks over the patches of a picture."""
+"""ViT (Dosovitskiy et al. 2021): BERT's blocks, pre-norm, on the patches of an image."""
 
 from dataclasses import replace
 
@@ -24,9 +24,9 @@ class ViTModel(Body):
     """ViT without a head.
 
     Args:
-        config: its sizes and options.
-        add_pooling_layer: whether it has a pooler.
-        use_mask_token: whether it has a vector that stands for hidden patches.
+        config: sizes and options.
+        add_pooling_layer: whether to add a pooler.
+        use_mask_token: whether to add an embedding for masked patches.
     """
 
     config: ViTConfig
@@ -57,11 +57,11 @@ class ViTModel(Body):
         initialise(self, config.initializer_range)
 
     def why_not_compiled(self) -> str | None:
-        """Return None: its blocks have a compiled form."""
+        """Return None, since the blocks have a compiled form."""
         return None
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """Refuse: patches are not looked up in a table.
+        """Raise an error, since patches have no embedding table.
 
         Raises:
             UserError: always.
@@ -69,16 +69,16 @@ class ViTModel(Body):
         raise UserError("a ViT reads pictures: it has no table of words")
 
     def input_vectors(self) -> nn.Module:
-        """Return what the vectors of the class token and of the patches go through."""
+        """Return the module that the embeddings of the class token and the patches pass through."""
         return self.embeddings.tokens
 
     def read_size(self, size: tuple[int, int]) -> None:
-        """Read pictures of another size from now on.
+        """Change the size of the input images.
 
-        Positions are interpolated between those that were learnt (section 3.2 of the paper).
+        Interpolates the learnt position embeddings (section 3.2 of the paper).
 
         Args:
-            size: rows and columns, in pixels.
+            size: height and width in pixels.
         """
         config = replace(self.config, image_size=size[0] if size[0] == size[1] else size)
         with torch.no_grad():
@@ -99,25 +99,25 @@ class ViTModel(Body):
         output_kernels: bool = False,
         only_first: bool = False,
     ) -> BertModelOutput:
-        """Encode pictures. S is the number of patches and 1, for the class token, which is first.
+        """Encode images. The length S is the number of patches plus 1, as the class token is first.
 
         Args:
             pixel_values: shape (B, C, Y, X): channels, rows and columns.
-            bool_masked_pos: 1 or True for a patch that is hidden. Shape (B, S - 1).
-            head_mask: what each head's output is multiplied by; heads that were pruned count. Shape
-                (H,) or (L, H).
-            interpolate_pos_encoding: whether pictures of another size are read, with positions
-                interpolated between those that were learnt.
+            bool_masked_pos: 1 or True for a masked patch. Shape (B, S - 1).
+            head_mask: factor on each head's output. Pruned heads have an entry. Shape (H,) or (L,
+                H).
+            interpolate_pos_encoding: whether to accept images of another size, and interpolate the
+                learnt position embeddings for them.
             output_attentions: whether to return the attention weights.
-            output_hidden_states: whether to return what comes out of the embeddings and blocks; the
+            output_hidden_states: whether to return the outputs of the embeddings and blocks. The
                 last of them is not normalised, unlike ``last_hidden_state``.
-            output_kernels: whether to say which kernel each attention ran on.
-            only_first: whether the class token's last state is all that is wanted: the last block
-                then computes nothing else, and ``last_hidden_state`` has shape (B, 1, D).
+            output_kernels: whether to return the name of the kernel of each attention.
+            only_first: whether to compute only the class token in the last block.
+                ``last_hidden_state`` then has shape (B, 1, D).
 
         Raises:
-            UserError: a shape is wrong, or patches are hidden from a model without a vector for
-                that.
+            UserError: a shape is wrong, or patches are masked and the model has no embedding for
+                masked patches.
         """
         config = self.config
         grid = pictures.check_pixels(pixel_values, config, other_sizes=interpolate_pos_encoding)
@@ -145,7 +145,7 @@ class ViTModel(Body):
 
 
 class ViTForImageClassification(WithHead):
-    """ViT with a linear classifier, or regression, of the class token."""
+    """ViT with a linear classifier or regression on the class token."""
 
     vit: ViTModel
 
@@ -158,7 +158,7 @@ class ViTForImageClassification(WithHead):
 
 
 class ViTForMaskedImageModeling(WithHead):
-    """ViT that makes the pixels of hidden patches (Xie et al. 2022)."""
+    """ViT that predicts the pixels of masked patches (Xie et al. 2022)."""
 
     vit: ViTModel
     head_in_files = names.DECODER

@@ -1,7 +1,7 @@
-"""What ViT's weights are called in folders."""
+"""Names of ViT's weights in checkpoints."""
 
 PREFIX = "vit"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "embeddings.cls_token.weight": "embeddings.cls_token",
@@ -11,7 +11,7 @@ IN_FILES = {
     "attention.output.LayerNorm": "layernorm_before",
     "output.LayerNorm": "layernorm_after",
 }
-"""Parts of a model that have another name in a file."""
+"""Module names in a file, where they differ from the model's."""
 
 DECODER = {"decoder.projection": "decoder.0"}
-"""The same of a head that makes pixels."""
+"""Module names in a file of the head that predicts pixels."""

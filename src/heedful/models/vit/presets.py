@@ -1,4 +1,4 @@
-"""The sizes of ViT, by name (Dosovitskiy et al. 2021, table 1; Touvron et al. 2021, table 1)."""
+"""Sizes of ViT, by name (Dosovitskiy et al. 2021, table 1; Touvron et al. 2021, table 1)."""
 
 
 def _sizes(layers: int, width: int, heads: int) -> dict[str, int]:
@@ -18,5 +18,5 @@ PRESETS: dict[str, dict[str, int]] = {
     "large": _sizes(24, 1024, 16),
     "huge": _sizes(32, 1280, 16),
 }
-"""Base, large and huge are ViT's, tiny and small DeiT's; mini is for a few thousand small pictures
-and a CPU."""
+"""Base, large and huge are ViT's sizes, tiny and small are DeiT's. Mini is for a CPU and a few
+thousand small images."""

@@ -1,4 +1,4 @@
-"""What an XLM-RoBERTa is made of, under the reference's key names."""
+"""Configuration of XLM-RoBERTa, with the reference's key names."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from heedful.models.roberta.config import RobertaConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class XLMRobertaConfig(RobertaConfig):
-    """The sizes and options of an XLM-RoBERTa: those of RoBERTa.
+    """Sizes and options of an XLM-RoBERTa model: those of RoBERTa.
 
     Raises:
         UserError: a value is of the wrong type or out of range.

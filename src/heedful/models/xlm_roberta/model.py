@@ -1,4 +1,4 @@
-"""XLM-RoBERTa (Conneau et al. 2020): RoBERTa under other names, with words of 100 languages."""
+"""XLM-RoBERTa (Conneau et al. 2020): RoBERTa with a vocabulary of 100 languages."""
 
 from heedful.models.roberta.model import (
     RobertaForCausalLM,
@@ -16,28 +16,28 @@ class XLMRobertaModel(RobertaModel):
 
 
 class XLMRobertaForSequenceClassification(RobertaForSequenceClassification):
-    """XLM-RoBERTa with a classifier, or regression, of two layers on the first token."""
+    """XLM-RoBERTa with a two-layer classifier or regression on the first token."""
 
 
 class XLMRobertaForMultipleChoice(RobertaForMultipleChoice):
-    """XLM-RoBERTa that gives each choice one score; the choices of an item share a softmax."""
+    """XLM-RoBERTa that scores each choice; a softmax runs over the choices of an example."""
 
 
 class XLMRobertaForTokenClassification(RobertaForTokenClassification):
-    """XLM-RoBERTa with a linear classifier of every token."""
+    """XLM-RoBERTa with a linear classifier on every token."""
 
 
 class XLMRobertaForQuestionAnswering(RobertaForQuestionAnswering):
-    """XLM-RoBERTa that says where in a text an answer starts and ends.
+    """XLM-RoBERTa that predicts the start and end of an answer span.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
 
 class XLMRobertaForMaskedLM(RobertaForMaskedLM):
-    """XLM-RoBERTa that says which tokens stand at masked positions."""
+    """XLM-RoBERTa that predicts the tokens at masked positions."""
 
 
 class XLMRobertaForCausalLM(RobertaForCausalLM):
-    """XLM-RoBERTa that says which token comes next, for a configuration with ``is_decoder``."""
+    """XLM-RoBERTa that predicts the next token, for a configuration with ``is_decoder``."""

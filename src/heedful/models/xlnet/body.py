@@ -25,12 +25,12 @@ from heedful.models.xlnet.config import USUAL_POSITIONS, XLNetConfig
 
 
 class StreamEmbeddings(nn.Module):
-    """The vectors that both streams start from.
+    """Embeddings of both streams.
 
     Args:
-        vocab_size: number of pieces in the vocabulary.
+        vocab_size: number of tokens in the vocabulary.
         width: D.
-        dropout: probability with which a value is dropped in training.
+        dropout: dropout probability.
     """
 
     def __init__(self, vocab_size: int, width: int, dropout: float) -> None:
@@ -40,12 +40,12 @@ class StreamEmbeddings(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, tokens: Tensor, predicted: int, packing: Packing | None = None) -> Tensor:
-        """Return shape (B, S + P, D), or (1, tokens, D) if it is to be packed.
+        """Return shape (B, S + P, D), or (1, tokens, D) if packed.
 
         Args:
-            tokens: ids, shape (B, S), or vectors in their place, shape (B, S, D).
-            predicted: P. All of these start from one vector.
-            packing: where the tokens stand, if the padding is to be left out; P is 0 then.
+            tokens: token ids, shape (B, S), or word vectors, shape (B, S, D).
+            predicted: P. The predicted tokens share one embedding.
+            packing: how to pack the sequences; None keeps padding. P must be 0 with packing.
         """
         mask = self.mask_embedding()
         vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
@@ -62,7 +62,7 @@ class XLNetModel(Body):
     """XLNet without a head.
 
     Args:
-        config: its sizes and options.
+        config: sizes and options.
     """
 
     config: XLNetConfig
@@ -85,24 +85,24 @@ class XLNetModel(Body):
         self.dropout = Dropout(config.dropout)
         self.pooler = None
         initialise(self, config.initializer_range)
-        for block in self.encoder.blocks:  # a weight of its own, and drawn as such
+        for block in self.encoder.blocks:  # this bias is initialised like a weight
             nn.init.normal_(block.attention.self.query.bias, std=config.initializer_range)
 
     def why_not_compiled(self) -> str | None:
-        """Return None: its blocks have a compiled form."""
+        """Return None, since the blocks have a compiled form."""
         return None
 
     @property
     def usual_positions(self) -> int:
-        """How many tokens are read at once where nobody says."""
+        """Default sequence length in tokens."""
         return USUAL_POSITIONS
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Join what a file keeps by heads."""
+        """Merge the head dimensions of a file's weights; see ``names.split``."""
         return names.split(tensors)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Do the reverse."""
+        """Undo ``from_file_layout``."""
         return names.join(weights, self.config.d_model // self.config.n_head)
 
     def forward(
@@ -127,28 +127,28 @@ class XLNetModel(Body):
 
         Args:
             input_ids: token ids. Shape (B, S).
-            attention_mask: 1 or True for a token, 0 or False for padding. Shape (B, S). All of the
-                memory may be attended to.
-            token_type_ids: only whether those of two tokens are equal counts; tokens of the memory
-                have type 0. Shape (B, S) or (1, S).
-            mems: what an earlier call returned, attended to as what came before. For each block
-                shape (M, B, D).
+            attention_mask: 1 or True for a token, 0 or False for padding. Shape (B, S). The memory
+                is never masked.
+            token_type_ids: token types, of which only equality matters. Tokens of the memory have
+                type 0. Shape (B, S) or (1, S).
+            mems: memory of earlier segments, returned by an earlier call. For each block, shape (M,
+                B, D).
             perm_mask: 1 where token i must not attend to token j. Shape (B, S, S).
-            target_mapping: 1 where prediction p is of token i; a second stream computes it without
-                seeing that token, if ``perm_mask`` hides it. Shape (B, P, S).
-            input_mask: the reverse of ``attention_mask``, in its place.
+            target_mapping: 1 where prediction p is of token i. The query stream predicts the token
+                without seeing it, if ``perm_mask`` hides it. Shape (B, P, S).
+            input_mask: inverse of ``attention_mask``, given instead of it.
             inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, D).
-            head_mask: what each head's output is multiplied by; heads that were pruned count. Shape
-                (H,) or (L, H).
-            use_mems: whether to return ``mems``: what to give to the call for the next segment.
+            head_mask: factor on each head's output. Pruned heads have an entry. Shape (H,) or (L,
+                H).
+            use_mems: whether to return ``mems``, the memory for the next segment.
             output_attentions: whether to return the attention weights.
-            output_hidden_states: whether to return what comes out of the embeddings and blocks.
-            output_kernels: whether to say which kernel each attention ran on.
-            only_last: whether the last token's last state is all that is wanted: shape (B, 1, D).
-                Training then computes next to nothing for padding.
+            output_hidden_states: whether to return the outputs of the embeddings and blocks.
+            output_kernels: whether to return the name of the kernel of each attention.
+            only_last: whether to return only the last token's hidden state, shape (B, 1, D).
+                Training then skips nearly all computation for padding.
 
         Raises:
-            UserError: a shape, a type, or (where looking costs nothing) a value is wrong.
+            UserError: a shape, a type or a value is wrong. Values are checked only on the CPU.
         """
         config = self.config
         tokens = inputs.check_tokens(input_ids, inputs_embeds, 0, self.max_positions, config)
@@ -156,16 +156,16 @@ class XLNetModel(Body):
         shape = (batch, length)
         memory = streams.check_memory(mems, batch, config)
         targets = streams.check_targets(target_mapping, shape)
-        real = streams.padding(attention_mask, input_mask, shape)
-        alone = memory is None and targets is None and not (use_mems or output_attentions)
+        mask = streams.padding(attention_mask, input_mask, shape)
+        can_pack = memory is None and targets is None and not (use_mems or output_attentions)
         packing = None
-        if self.training and only_last and alone and not output_hidden_states:
-            packing = inputs.packing_of(attention_mask if input_mask is None else real, tokens)
+        if self.training and only_last and can_pack and not output_hidden_states:
+            packing = inputs.packing_of(attention_mask if input_mask is None else mask, tokens)
         context = streams.context_of(
             config,
             shape,
             0 if memory is None else memory[0].shape[1],
-            real=real,
+            real=mask,
             perm_mask=perm_mask,
             token_type_ids=token_type_ids,
             targets=targets,
@@ -192,7 +192,7 @@ class XLNetModel(Body):
                 attentions = tuple(_streams(weights, length, 2) for weights in attentions)
         hidden = states[-1]
         if only_last:
-            hidden = _last(hidden, real if targets is None else None, packing)
+            hidden = _last(hidden, mask if targets is None else None, packing)
         return XLNetModelOutput(
             last_hidden_state=self.dropout(hidden),
             mems=streams.remember(content[:-1], memory, config) if use_mems else None,
@@ -203,22 +203,22 @@ class XLNetModel(Body):
 
 
 def _streams(both: Tensor, length: int, dimension: int) -> tuple[Tensor, Tensor]:
-    """Take apart what was computed for the content stream and for the query stream."""
+    """Split a tensor of both streams into content stream and query stream."""
     content, query = both.tensor_split([length], dimension)
     return content, query
 
 
-def _last(hidden: Tensor, real: Tensor | None, packing: Packing | None) -> Tensor:
-    """Return the last token of each sequence, shape (B, 1, D).
+def _last(hidden: Tensor, mask: Tensor | None, packing: Packing | None) -> Tensor:
+    """Return the hidden state of the last token of each sequence, shape (B, 1, D).
 
     Args:
-        hidden: shape (B, S, D), or (1, tokens, D) if packed.
-        real: True for a token; None without padding. Shape (B, S).
-        packing: of the tokens.
+        hidden: hidden states, shape (B, S, D), or (1, tokens, D) if packed.
+        mask: padding mask, True for a token; None without padding. Shape (B, S).
+        packing: packing of the hidden states, if they are packed.
     """
-    if real is None:
+    if mask is None:
         return hidden[:, -1:]
-    places = last_places(real)
+    positions = last_places(mask)
     if packing is not None:
-        return packing.at(hidden, places)
-    return hidden[torch.arange(places.shape[0], device=places.device), places][:, None]
+        return packing.at(hidden, positions)
+    return hidden[torch.arange(positions.shape[0], device=positions.device), positions][:, None]

@@ -1,4 +1,4 @@
-"""What an XLNet is made of, under the reference's key names."""
+"""Configuration of XLNet, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from heedful.models.heads import SUMMARIES
 _ATTENTION = ("bi", "uni")
 
 USUAL_POSITIONS = 512
-"""How many tokens the published models were trained on at once."""
+"""Sequence length, in tokens, with which the published models were trained."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class XLNetConfig(ReferenceConfig):
-    """The sizes and options of an XLNet. The defaults are those of the large one.
+    """Sizes and options of an XLNet model. The defaults are those of the large one.
 
     Raises:
         UserError: a value is of the wrong type or out of range.
@@ -36,72 +36,71 @@ class XLNetConfig(ReferenceConfig):
         *("use_cache", "cross_attention_hidden_size", "add_cross_attention", "use_mems"),
         "d_head",
     )
-    """Keys of the reference's files that change nothing."""
+    """Keys of the reference's files without effect."""
     DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout", "summary_last_dropout")
     DEPTH: ClassVar[str] = "n_layer"
     POSITIONS: ClassVar[str] = "mem_len"
-    """The field that has the length that a model from scratch is made for: it reads any number of
-    tokens, and remembers so many."""
+    """Field that takes the sequence length of a new model. The model accepts any number of tokens,
+    but this field limits its memory."""
 
     vocab_size: int = 32000
-    """Number of pieces in the vocabulary."""
+    """Number of tokens in the vocabulary."""
     d_model: int = 1024
     """Width of the model; an even multiple of ``n_head``."""
     n_layer: int = 24
     """Number of blocks."""
     n_head: int = 16
-    """Number of attention heads in a block."""
+    """Number of attention heads per block."""
     d_inner: int = 4096
-    """Width inside the feed-forward half of a block."""
+    """Inner width of a block's feed-forward layer."""
     ff_activation: str = "gelu"
-    """Activation of the feed-forward half."""
+    """Activation of the feed-forward layer."""
     untie_r: bool = True
-    """Whether the blocks of the original files have biases of their own; those of these files do in
-    any case."""
+    """Whether each block of the original checkpoints has its own biases. In files of this format
+    each block always has its own."""
     attn_type: str = "bi"
-    """``bi``: a token may attend to all others; ``uni``: to those before it."""
+    """``bi`` for bidirectional attention, ``uni`` for causal attention."""
     initializer_range: float = 0.02
-    """Standard deviation of fresh weights."""
+    """Standard deviation of newly initialised weights."""
     layer_norm_eps: float = 1e-12
     """Added to the variance by layer normalisation."""
     dropout: float = 0.1
-    """Dropout of everything but the summary."""
+    """Dropout everywhere except after the summary."""
     mem_len: int | None = 512
-    """How many of the last tokens are remembered; None or 0 for all."""
+    """Number of most recent tokens kept in memory; None or 0 for all."""
     reuse_len: int | None = None
-    """How many of the first tokens of a segment may be remembered; None or 0 for all."""
+    """Number of first tokens of a segment that may enter the memory; None or 0 for all."""
     use_mems_eval: bool = True
-    """Whether the reference returns its memory where a call does not say. Kept for its files: here
-    a call has to ask for the memory."""
+    """Whether the reference returns its memory by default at inference. Kept for compatibility with
+    its files: in heedful a call must ask for the memory."""
     use_mems_train: bool = False
-    """The same in training."""
+    """Whether the reference returns its memory by default in training; see ``use_mems_eval``."""
     bi_data: bool = False
-    """Whether the second half of a batch counts distances the other way round, as for texts that
-    were turned round."""
+    """Whether the second half of a batch uses reversed distances, as for reversed texts."""
     clamp_len: int = -1
-    """The distance from which on all are alike; none if it is not above 0."""
+    """Largest distance; longer distances are clamped to it. No clamping if it is not above 0."""
     same_length: bool = False
-    """Whether, with ``uni``, each token attends to as many tokens as the first one."""
+    """Whether, with ``uni``, each token attends to as many tokens as the first token does."""
     summary_type: str = "last"
-    """What stands for a text or a choice: one of ``heads.SUMMARIES``."""
+    """Summary of a text or a choice: one of ``heads.SUMMARIES``."""
     summary_use_proj: bool = True
-    """Whether that goes through a linear layer."""
+    """Whether a linear layer projects the summary."""
     summary_activation: str | None = "tanh"
-    """Activation after it; None for none."""
+    """Activation after the projection; None for no activation."""
     summary_last_dropout: float = 0.1
-    """Dropout after that."""
+    """Dropout after the activation."""
     start_n_top: int = 5
-    """How many starts of answers ``XLNetForQuestionAnswering`` goes on from."""
+    """Number of top answer starts that ``XLNetForQuestionAnswering`` considers."""
     end_n_top: int = 5
-    """How many ends it gives for each."""
+    """Number of top answer ends that it returns for each start."""
     pad_token_id: int | None = 5
-    """Id of the padding piece. Its vector is trained as any other."""
+    """Id of the padding token. Its embedding is trained like any other."""
     bos_token_id: int | None = 1
-    """Id of the piece that begins a text; not put there by its tokenizer."""
+    """Id of the beginning-of-text token; the tokenizer does not add it."""
     eos_token_id: int | None = 2
-    """The same of one that ends a text."""
+    """Id of the end-of-text token; the tokenizer does not add it."""
     tie_word_embeddings: bool = True
-    """Whether a language model's output uses the word embeddings."""
+    """Whether a language model's output layer shares the weights of the word embeddings."""
 
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
@@ -128,7 +127,7 @@ class XLNetConfig(ReferenceConfig):
 
     @property
     def max_position_embeddings(self) -> int:
-        """Distances are computed, so that any number of tokens may be read; this is a safeguard."""
+        """Safeguard only: distances are computed, so a sequence may have any length."""
         return 2**16
 
     @property
@@ -163,21 +162,21 @@ class XLNetConfig(ReferenceConfig):
 
     @property
     def attention_probs_dropout_prob(self) -> float:
-        """``dropout``, too."""
+        """``dropout``."""
         return self.dropout
 
     @property
     def type_vocab_size(self) -> int:
-        """The types of the texts, of the class token and of padding: whether two differ counts."""
+        """Token types: two texts, class token and padding. Only equality of two types matters."""
         return 4
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], *, where: str = "configuration") -> Self:
-        """Build from the keys and values of a ``config.json``.
+        """Build a configuration from the keys and values of a ``config.json``.
 
         Args:
-            values: see ``ReferenceConfig``; ``d_head`` must be what follows from the others.
-            where: what an error calls their source.
+            values: see ``ReferenceConfig``; ``d_head`` must equal ``d_model`` / ``n_head``.
+            where: name of the source, for error messages.
         """
         config = super(XLNetConfig, cls).from_dict(values, where=where)
         width = config.d_model // config.n_head

@@ -1,7 +1,7 @@
-"""The calls of XLNets with a head, one for each kind of head.
+"""Forward functions of XLNet models with a head, one for each kind of head.
 
-They are the ``forward`` of the public names. The arguments that the body takes, too, are explained
-there.
+They are the ``forward`` methods of the public classes. The body's ``forward`` documents the
+arguments that it shares with them.
 
 Shapes: B batch, S length, P predicted tokens, D model width, C classes, outputs or choices, V
 vocabulary.
@@ -43,9 +43,9 @@ def classify(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> XLNetDecisionOutput:
-    """Score each text, logits of shape (B, C), or each token, shape (B, S, C).
+    """Return class logits of each text, shape (B, C), or of each token, shape (B, S, C).
 
-    ``labels`` are those of ``forwards.classify``.
+    For ``labels`` see ``forwards.classify``.
 
     Raises:
         UserError: an argument has a wrong shape, type or value.
@@ -69,8 +69,8 @@ def classify(
     if heads.reads_last(self.head):
         hidden = hidden[:, 0]
     elif not self.head.every_token:
-        real = attention_mask if input_mask is None else 1 - input_mask.int()
-        hidden = heads.summary(self.head, hidden, real if target_mapping is None else None)
+        mask = attention_mask if input_mask is None else 1 - input_mask.int()
+        hidden = heads.summary(self.head, hidden, mask if target_mapping is None else None)
     logits = self.head(hidden)
     return XLNetDecisionOutput(
         loss=None if labels is None else mean(self.head.loss(logits, labels)),
@@ -98,10 +98,11 @@ def choose(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> XLNetDecisionOutput:
-    """Score the C choices of each item: logits of shape (B, C).
+    """Return a logit for each of the C choices of each example. Shape (B, C).
 
-    What has shape (B, S) or (B, S, D) in the body's ``forward`` has (B, C, S) or (B, C, S, D) here;
-    the rest is of B * C texts. ``labels`` are the number of the right choice. Shape (B,).
+    Arguments of shape (B, S) or (B, S, D) in the body's ``forward`` have shape (B, C, S) or (B, C,
+    S, D) here. All other arguments have B * C texts as their batch. ``labels`` are the indices of
+    the right choices. Shape (B,).
 
     Raises:
         UserError: an argument has a wrong shape, type or value.
@@ -112,14 +113,14 @@ def choose(
         raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
     output = classify(
         self,
-        _flat(input_ids),
-        _flat(attention_mask),
-        _flat(token_type_ids),
+        _flatten_choices(input_ids),
+        _flatten_choices(attention_mask),
+        _flatten_choices(token_type_ids),
         mems=mems,
         perm_mask=perm_mask,
         target_mapping=target_mapping,
-        input_mask=_flat(input_mask),
-        inputs_embeds=_flat(inputs_embeds),
+        input_mask=_flatten_choices(input_mask),
+        inputs_embeds=_flatten_choices(inputs_embeds),
         head_mask=head_mask,
         use_mems=use_mems,
         output_attentions=output_attentions,
@@ -148,9 +149,9 @@ def find_span(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> XLNetSpanOutput:
-    """Score each token as an end of the answer: two logits of shape (B, S).
+    """Return the start and end logits of the answer, each of shape (B, S).
 
-    ``start_positions`` and ``end_positions`` are those of ``forwards.find_span``.
+    For ``start_positions`` and ``end_positions`` see ``forwards.find_span``.
 
     Raises:
         UserError: an argument has a wrong shape, type or value.
@@ -204,12 +205,12 @@ def point_at_answer(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> XLNetPointerOutput:
-    """Return the loss of an answer's ends, or the likeliest ones.
+    """Return the loss of an answer span, or without labels the most probable spans.
 
-    ``start_positions`` and ``end_positions`` are the tokens that the answer starts and ends with.
-    ``is_impossible`` is 1 where the question has no answer, ``cls_index`` where the class token
-    stands: the last token if not given, in which case ``is_impossible`` is not learnt, as in the
-    reference. Each of shape (B,) or (B, 1). ``p_mask`` is 1 for tokens that can be in no answer.
+    ``start_positions`` and ``end_positions`` are the positions of the answer's first and last
+    token. ``is_impossible`` is 1 if the question has no answer. ``cls_index`` is the position of
+    the class token; None means the last token, and ``is_impossible`` is then ignored, as in the
+    reference. Each of shape (B,) or (B, 1). ``p_mask`` is 1 for tokens that cannot be in an answer.
     Shape (B, S).
 
     Raises:
@@ -230,18 +231,18 @@ def point_at_answer(
         output_hidden_states=output_hidden_states,
     )
     hidden, head = encoded.last_hidden_state, self.head
-    rest = XLNetPointerOutput(
+    output = XLNetPointerOutput(
         mems=encoded.mems, hidden_states=encoded.hidden_states, attentions=encoded.attentions
     )
     if start_positions is not None and end_positions is not None:
-        ends = start_positions.flatten(), end_positions.flatten()
+        span = start_positions.flatten(), end_positions.flatten()
         cls_index, is_impossible = (
             None if each is None else each.flatten() for each in (cls_index, is_impossible)
         )
-        return replace(rest, loss=head.loss(hidden, *ends, p_mask, cls_index, is_impossible))
+        return replace(output, loss=head.loss(hidden, *span, p_mask, cls_index, is_impossible))
     best = head.best(hidden, self.config.start_n_top, self.config.end_n_top, p_mask, cls_index)
     return replace(
-        rest,
+        output,
         start_top_log_probs=best.starts.values,
         start_top_index=best.starts.indices,
         end_top_log_probs=best.ends.values.flatten(1),
@@ -268,12 +269,12 @@ def predict_permuted(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> XLNetDecisionOutput:
-    """Score the pieces at every token, logits of shape (B, S, V), or at those predicted, (B, P, V).
+    """Return the logits of all tokens, shape (B, S, V), or of the predicted tokens, (B, P, V).
 
-    ``labels`` are the right pieces, or -100 for one that is not scored. Shape (B, S) or (B, P).
-    ``positions`` are the predicted tokens in the place of ``target_mapping``, in the batch laid out
-    as one row of B * S tokens, ascending: logits then have shape (N, V). Without ``perm_mask`` no
-    token sees them. Shape (N,), int64.
+    ``labels`` are the true token ids; -100 is ignored in the loss. Shape (B, S) or (B, P).
+    ``positions`` replace ``target_mapping``: positions of the predicted tokens in the flattened
+    batch of B * S tokens, ascending. The logits then have shape (N, V). Without ``perm_mask`` no
+    token attends to the predicted tokens. Shape (N,), int64.
 
     Raises:
         UserError: an argument has a wrong shape, type or value.
@@ -316,5 +317,5 @@ def predict_permuted(
     )
 
 
-def _flat(tensor: Tensor | None) -> Tensor | None:
+def _flatten_choices(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)

@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019): its public names with a head."""
+"""XLNet (Yang et al. 2019) with task heads."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from heedful.models.xlnet.pointer import PointerHead
 
 
 class XLNetLMHeadModel(WithHead):
-    """XLNet that says which pieces stand at predicted tokens."""
+    """XLNet with a permutation language model head, which predicts the target tokens."""
 
     transformer: XLNetModel
     head_in_files: ClassVar = names.LANGUAGE_HEAD
@@ -41,7 +41,7 @@ def _summary(config: XLNetConfig, outputs: int) -> SummaryHead:
 
 
 class XLNetForSequenceClassification(WithHead):
-    """XLNet with a classifier, or regression, of a summary of the text: its last token, usually."""
+    """XLNet with a classifier or regression on a summary of the text, usually its last token."""
 
     transformer: XLNetModel
     head_in_files: ClassVar = names.SUMMARY_HEAD
@@ -54,7 +54,7 @@ class XLNetForSequenceClassification(WithHead):
 
 
 class XLNetForMultipleChoice(WithHead):
-    """XLNet that gives each choice one score; the choices of an item share a softmax."""
+    """XLNet that scores each choice; a softmax runs over the choices of an example."""
 
     transformer: XLNetModel
     head_in_files: ClassVar = names.SUMMARY_HEAD
@@ -66,7 +66,7 @@ class XLNetForMultipleChoice(WithHead):
 
 
 class XLNetForTokenClassification(WithHead):
-    """XLNet with a linear classifier of every token."""
+    """XLNet with a linear classifier on every token."""
 
     transformer: XLNetModel
 
@@ -78,10 +78,10 @@ class XLNetForTokenClassification(WithHead):
 
 
 class XLNetForQuestionAnsweringSimple(WithHead):
-    """XLNet that says where in a text an answer starts and ends, each for itself.
+    """XLNet that predicts the start and end of an answer span, each independently.
 
     Raises:
-        UserError: ``num_labels`` is not 2, one for each end.
+        UserError: ``num_labels`` is not 2, one each for start and end.
     """
 
     transformer: XLNetModel
@@ -94,9 +94,9 @@ class XLNetForQuestionAnsweringSimple(WithHead):
 
 
 class XLNetForQuestionAnswering(WithHead):
-    """XLNet that points at an answer: where it ends depends on where it starts.
+    """XLNet with a pointer head: the prediction of an answer's end depends on its start.
 
-    It says, too, whether there is one.
+    It also predicts whether there is an answer.
     """
 
     transformer: XLNetModel

@@ -1,7 +1,7 @@
-"""What XLNet's weights are called in folders, and how they stand there.
+"""Names and layout of XLNet's weights in checkpoints.
 
-A file has the weights of a product of all heads as three dimensions: of the model's width, of the
-heads, and of each head's width. Here they are those of a linear layer.
+A file stores the weights of an attention projection with three dimensions: model width, heads and
+head width. The model stores them as two-dimensional weights of a linear layer.
 
 Shapes: D model width, H heads, K head width.
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 PREFIX = "transformer"
-"""The attribute of a model with a head that is the body; the names in a file may lack it."""
+"""The attribute that holds the body in a model with a head; names in a file may lack it."""
 
 IN_FILES = {
     "embeddings.word_embeddings": "word_embedding",
@@ -27,31 +27,31 @@ IN_FILES = {
     "output.dense": "ff.layer_2",
     "output.LayerNorm": "ff.layer_norm",
 }
-"""Parts of the body that have another name in a file."""
+"""The body's module names in a file, where they differ from the model's."""
 
 LANGUAGE_HEAD = {"lm_loss.decoder.weight": "lm_loss.weight"}
-"""The same of a head that scores pieces."""
+"""Names in a file of the language model head's weights."""
 
 SUMMARY_HEAD = {"logits_proj.summary": "sequence_summary.summary"}
-"""The same of a head that decides from a summary of the text."""
+"""Names in a file of the summary head's modules."""
 
 POINTER = {f"pointer.{part}": part for part in ("start_logits", "end_logits", "answer_class")}
-"""The same of a head that points at answers."""
+"""Names in a file of the pointer head's modules."""
 
 _INNER = tuple(f".rel_attn.{part}" for part in "qkvr")
-"""Products that go from the model's width to the heads."""
+"""Projections from the model width to the heads."""
 
 _OUTER = ".rel_attn.o"
-"""The one that goes back."""
+"""Projection from the heads back to the model width."""
 
 _BIAS = ".rel_attn.r_w_bias"
-"""What is added to queries where they meet keys."""
+"""Bias of the queries in their product with the keys."""
 
 _OUR_BIAS = ".rel_attn.q.bias"
 
 
 def split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return a file's weights as those of linear layers."""
+    """Return a file's weights in the layout of linear layers."""
     weights: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(_INNER) and tensor.ndim == 3:
@@ -66,10 +66,10 @@ def split(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def join(weights: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
-    """Return what `split` returned as it stands in a file.
+    """Return weights in the layout of a file; undoes `split`.
 
     Args:
-        weights: under names of `split`.
+        weights: weights under the names that `split` returns.
         head_width: K.
     """
     tensors: dict[str, Tensor] = {}

@@ -1,6 +1,6 @@
-"""The head that points at an answer: where it starts, and by that where it ends.
+"""Pointer head for question answering: predict the start, and the end given the start.
 
-Shapes: B batch, S length, N starts, E ends for each, D model width.
+Shapes: B batch, S length, N starts, E ends per start, D model width.
 """
 
 from typing import NamedTuple
@@ -16,14 +16,14 @@ from heedful.models.labels import check_classes
 
 
 class Best(NamedTuple):
-    """The likeliest spans."""
+    """The most probable spans."""
 
     starts: Top
-    """Probabilities and places of starts. Each of shape (B, N)."""
+    """Probabilities and positions of starts. Each of shape (B, N)."""
     ends: Top
-    """Those of ends after each start. Each of shape (B, E, N)."""
+    """Probabilities and positions of ends for each start. Each of shape (B, E, N)."""
     unanswerable: Tensor
-    """Above 0 where there is no answer. Shape (B,)."""
+    """Logit that there is no answer. Shape (B,)."""
 
 
 class _Start(nn.Module):
@@ -48,7 +48,7 @@ class _Answerable(nn.Module):
 
 
 class PointerHead(nn.Module):
-    """Scores each token as a start, as an end after a start, and whether there is an answer at all.
+    """Compute logits of starts, of ends given a start, and of the question being unanswerable.
 
     Args:
         width: D.
@@ -62,43 +62,43 @@ class PointerHead(nn.Module):
         self.answer_class = _Answerable(width)
 
     def starts(self, hidden: Tensor, forbidden: Tensor | None) -> Tensor:
-        """Return how well each token starts an answer. Shape (B, S).
+        """Return the start logit of each token. Shape (B, S).
 
         Args:
-            hidden: shape (B, S, D).
-            forbidden: 1 for a token that can be in no answer. Shape (B, S).
+            hidden: hidden states. Shape (B, S, D).
+            forbidden: 1 for a token that cannot be in an answer. Shape (B, S).
         """
         logits = self.start_logits.dense(hidden).squeeze(-1)
-        return _without(logits, forbidden)
+        return _masked(logits, forbidden)
 
     def ends(self, hidden: Tensor, start: Tensor, forbidden: Tensor | None) -> Tensor:
-        """Return how well each token ends an answer after each start. Shape (B, S, N).
+        """Return the end logit of each token for each start. Shape (B, S, N).
 
         Args:
-            hidden: shape (B, S, D).
-            start: states of the starts. Shape (B, N, D).
-            forbidden: 1 for a token that can be in no answer. Shape (B, S).
+            hidden: hidden states. Shape (B, S, D).
+            start: hidden states of the starts. Shape (B, N, D).
+            forbidden: 1 for a token that cannot be in an answer. Shape (B, S).
         """
-        part = self.end_logits
-        # The product with both side by side, without putting them so.
-        of_token, of_start = part.dense_0.weight.chunk(2, 1)
-        token = linear(hidden, of_token, part.dense_0.bias)[:, :, None]
-        inner = torch.tanh(token + linear(start, of_start)[:, None])  # (B, S, N, D)
-        logits = part.dense_1(part.LayerNorm(inner)).squeeze(-1)
-        return _without(logits, None if forbidden is None else forbidden[..., None])
+        layers = self.end_logits
+        # Same as `dense_0` of token and start concatenated, without the large concatenation.
+        token_weight, start_weight = layers.dense_0.weight.chunk(2, 1)
+        token = linear(hidden, token_weight, layers.dense_0.bias)[:, :, None]
+        inner = torch.tanh(token + linear(start, start_weight)[:, None])  # (B, S, N, D)
+        logits = layers.dense_1(layers.LayerNorm(inner)).squeeze(-1)
+        return _masked(logits, None if forbidden is None else forbidden[..., None])
 
     def unanswerable(self, hidden: Tensor, start: Tensor, cls_index: Tensor | None) -> Tensor:
-        """Return what is above 0 where there is no answer. Shape (B,).
+        """Return the logit that there is no answer. Shape (B,).
 
         Args:
-            hidden: shape (B, S, D).
-            start: state of the start. Shape (B, D).
-            cls_index: where the class token stands, shape (B,); None for the last token.
+            hidden: hidden states. Shape (B, S, D).
+            start: hidden state of the start. Shape (B, D).
+            cls_index: position of the class token, shape (B,); None for the last token.
         """
-        last = hidden[:, -1] if cls_index is None else _at(hidden, cls_index[:, None])[:, 0]
-        part = self.answer_class
-        inner = torch.tanh(part.dense_0(torch.cat([start, last], -1)))
-        logits: Tensor = part.dense_1(inner).squeeze(-1)
+        cls_state = hidden[:, -1] if cls_index is None else _at(hidden, cls_index[:, None])[:, 0]
+        layers = self.answer_class
+        inner = torch.tanh(layers.dense_0(torch.cat([start, cls_state], -1)))
+        logits: Tensor = layers.dense_1(inner).squeeze(-1)
         return logits
 
     def loss(
@@ -110,27 +110,27 @@ class PointerHead(nn.Module):
         cls_index: Tensor | None,
         is_impossible: Tensor | None,
     ) -> Tensor:
-        """Return the mean of both ends' losses, and half of that of answerability.
+        """Return the mean of the start and end losses, plus half the answerability loss.
 
         Args:
-            hidden: shape (B, S, D).
-            starts: the right ones. Shape (B,).
-            ends: the right ones. Shape (B,).
+            hidden: hidden states. Shape (B, S, D).
+            starts: start labels. Shape (B,).
+            ends: end labels. Shape (B,).
             forbidden: see ``starts``.
-            cls_index: where the class token stands. Shape (B,).
-            is_impossible: 1 where there is no answer. Shape (B,). Not learnt without ``cls_index``.
+            cls_index: position of the class token. Shape (B,).
+            is_impossible: 1 if there is no answer. Shape (B,). Ignored without ``cls_index``.
 
         Raises:
-            UserError: an end is no token of its text.
+            UserError: a start or an end is outside its text.
         """
         batch, length, _ = hidden.shape
-        for right in (starts, ends):
-            check_classes(right, (batch,), length)
-        inside = starts.clamp(min=0)
-        start = _at(hidden, inside[:, None])  # (B, 1, D)
-        of_start = losses.cross_entropy(self.starts(hidden, forbidden), starts)
-        of_end = losses.cross_entropy(self.ends(hidden, start, forbidden)[..., 0], ends)
-        total = (of_start[0] / of_start[1] + of_end[0] / of_end[1]) / 2
+        for labels in (starts, ends):
+            check_classes(labels, (batch,), length)
+        clamped = starts.clamp(min=0)
+        start = _at(hidden, clamped[:, None])  # (B, 1, D)
+        start_loss = losses.cross_entropy(self.starts(hidden, forbidden), starts)
+        end_loss = losses.cross_entropy(self.ends(hidden, start, forbidden)[..., 0], ends)
+        total = (start_loss[0] / start_loss[1] + end_loss[0] / end_loss[1]) / 2
         if cls_index is None or is_impossible is None:
             return total
         logits = self.unanswerable(hidden, start[:, 0], cls_index)
@@ -146,31 +146,31 @@ class PointerHead(nn.Module):
         forbidden: Tensor | None,
         cls_index: Tensor | None,
     ) -> Best:
-        """Return the likeliest spans, of no more tokens than there are.
+        """Return the most probable spans.
 
         Args:
-            hidden: shape (B, S, D).
-            num_starts: N.
-            num_ends: E.
+            hidden: hidden states. Shape (B, S, D).
+            num_starts: N; at most S are returned.
+            num_ends: E; at most S are returned.
             forbidden: see ``starts``.
             cls_index: see ``unanswerable``.
         """
         length = hidden.shape[1]
         probabilities = self.starts(hidden, forbidden).softmax(-1)  # (B, S)
         starts = probabilities.topk(min(num_starts, length), -1)
-        after = self.ends(hidden, _at(hidden, starts.indices), forbidden).softmax(1)  # (B, S, N)
-        ends = after.topk(min(num_ends, length), 1)
+        given = self.ends(hidden, _at(hidden, starts.indices), forbidden).softmax(1)  # (B, S, N)
+        ends = given.topk(min(num_ends, length), 1)
         expected = torch.einsum("bsd,bs->bd", hidden, probabilities)
         return Best(starts, ends, self.unanswerable(hidden, expected, cls_index))
 
 
-def _at(hidden: Tensor, places: Tensor) -> Tensor:
-    """Return shape (B, N, D) for the states at places (B, N)."""
-    return hidden.take_along_dim(places[..., None], 1)
+def _at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Return the hidden states at positions of shape (B, N). Shape (B, N, D)."""
+    return hidden.take_along_dim(positions[..., None], 1)
 
 
-def _without(logits: Tensor, forbidden: Tensor | None) -> Tensor:
-    """Return logits that make forbidden tokens impossible."""
+def _masked(logits: Tensor, forbidden: Tensor | None) -> Tensor:
+    """Return the logits with the minimum of the dtype at forbidden tokens."""
     if forbidden is None:
         return logits
     return logits.masked_fill(forbidden.bool(), torch.finfo(logits.dtype).min)

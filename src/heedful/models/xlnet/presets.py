@@ -1,4 +1,4 @@
-"""The sizes of XLNet, by name (Yang et al. 2019, appendix A.4)."""
+"""Sizes of XLNet, by name (Yang et al. 2019, appendix A.4)."""
 
 
 def _sizes(layers: int, width: int) -> dict[str, int]:
@@ -13,4 +13,4 @@ PRESETS: dict[str, dict[str, int]] = {
     "base": _sizes(12, 768),
     "large": _sizes(24, 1024),
 }
-"""Base and large are those of the paper; the smaller ones have the sizes of BERT's."""
+"""Base and large are from the paper; the smaller presets have BERT's sizes."""

@@ -1,9 +1,9 @@
-"""What tokens of an XLNet may attend to: two streams, factorisation orders and memory as masks.
+"""Attention masks for XLNet's two streams, its factorisation orders and its memory.
 
-The content stream has a query for each of S tokens of a segment, which knows the token; the query
-stream has one for each of P predicted tokens, which knows its place alone (Yang et al. 2019,
-section 2.3). Both attend to the M tokens of the memory and to the content stream. So they are rows
-of one batch of queries, S + P, over T = M + S keys, and what tells them apart is the mask.
+The content stream has a query for each of S tokens of a segment, computed from the token. The query
+stream has one for each of P predicted tokens, computed only from its position (Yang et al. 2019,
+section 2.3). Both attend to the M tokens of the memory and to the content stream. So one batch
+holds S + P queries over T = M + S keys, and only the mask distinguishes the streams.
 
 Shapes: B batch, S length of a segment, P predicted tokens, M length of the memory, T = M + S, L
 blocks, D model width.
@@ -27,26 +27,26 @@ from heedful.models.xlnet.config import XLNetConfig
 
 
 class Targets(NamedTuple):
-    """Which tokens are predicted."""
+    """The predicted tokens."""
 
     places: Tensor
-    """Where each stands in its segment. Shape (B, P), int64."""
+    """Position of each predicted token in its segment. Shape (B, P), int64."""
     real: Tensor
-    """False where a row of the mapping is empty: nothing is predicted there. Shape (B, P)."""
+    """False for an empty row of the mapping, which predicts nothing. Shape (B, P)."""
 
 
 def check_memory(
     mems: Sequence[Tensor] | None, batch: int, config: XLNetConfig
 ) -> list[Tensor] | None:
-    """Return what each block read of earlier tokens, each of shape (B, M, D).
+    """Return each block's memory of earlier tokens, each of shape (B, M, D).
 
     Args:
-        mems: what an earlier call returned: for each block shape (M, B, D).
+        mems: memory returned by an earlier call, for each block of shape (M, B, D).
         batch: B.
-        config: of the model.
+        config: configuration of the model.
 
     Raises:
-        UserError: there is not one for each block, or one has another shape.
+        UserError: the number of blocks or a shape is wrong.
     """
     if mems is None:
         return None
@@ -65,15 +65,15 @@ def check_memory(
 def remember(
     states: Sequence[Tensor], memory: Sequence[Tensor] | None, config: XLNetConfig
 ) -> tuple[Tensor, ...]:
-    """Return the memory for the next segment: no gradient goes back into it.
+    """Return the memory for the next segment, detached from the graph.
 
     Args:
-        states: what each block has read of this segment. Each of shape (B, S, D).
-        memory: what it read of earlier ones. Each of shape (B, M, D).
-        config: of the model.
+        states: each block's input for this segment. Each of shape (B, S, D).
+        memory: each block's input for earlier segments. Each of shape (B, M, D).
+        config: configuration of the model.
 
     Returns:
-        For each block shape (M', B, D).
+        For each block, shape (M', B, D).
     """
     kept = []
     for number, state in enumerate(states):
@@ -88,16 +88,16 @@ def remember(
 
 
 def check_targets(target_mapping: Tensor | None, shape: tuple[int, int]) -> Targets | None:
-    """Return which tokens a mapping says are predicted.
+    """Return the predicted tokens of a target mapping.
 
     Args:
-        target_mapping: 1 where a prediction is of a token, else 0; a row of zeros predicts nothing.
-            Shape (B, P, S).
+        target_mapping: 1 if row p predicts token i, else 0. A row of zeros predicts nothing. Shape
+            (B, P, S).
         shape: (B, S).
 
     Raises:
-        UserError: another shape, or (where looking costs nothing) a row with another sum or value,
-            or two rows for one token.
+        UserError: the shape is wrong, a row is neither one-hot nor zero, or two rows predict the
+            same token. Values are checked only on the CPU.
     """
     if target_mapping is None:
         return None
@@ -107,29 +107,31 @@ def check_targets(target_mapping: Tensor | None, shape: tuple[int, int]) -> Targ
             f"target_mapping has shape {tuple(target_mapping.shape)}; "
             f"it must be ({batch}, predictions, {length})"
         )
-    one = target_mapping != 0
+    hot = target_mapping != 0
     if target_mapping.device.type == "cpu" and not torch.compiler.is_compiling():
-        zeros_and_ones = bool((target_mapping == one).all())
-        if not zeros_and_ones or bool((one.sum(2) > 1).any()) or bool((one.sum(1) > 1).any()):
+        is_binary = bool((target_mapping == hot).all())
+        if not is_binary or bool((hot.sum(2) > 1).any()) or bool((hot.sum(1) > 1).any()):
             raise UserError(
                 "target_mapping: each row must be zeros with one 1 at most, and each token have "
                 "one row at most"
             )
-    return Targets(one.int().argmax(2), one.any(2))
+    return Targets(hot.int().argmax(2), hot.any(2))
 
 
 def mapping_of(positions: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """Return the mapping of some predicted tokens, and where each stands in it.
+    """Return the target mapping for given positions, and the row of each position in it.
 
     Args:
-        positions: of the tokens, in the batch laid out as one row, ascending. Shape (N,).
+        positions: positions of the predicted tokens in the flattened batch, ascending. Shape (N,).
         shape: (B, S).
 
     Returns:
-        Shape (B, P, S), bool, with P at least 1; and places in B * P predictions, (N,).
+        The mapping, shape (B, P, S), bool, with P at least 1, and the rows in its B * P flattened
+        rows, shape (N,).
 
     Raises:
-        UserError: another shape or type, or (where looking costs nothing) a value is out of range.
+        UserError: the shape or type is wrong, or a value is out of range. Values are checked only
+            on the CPU.
     """
     batch, length = shape
     if positions.ndim != 1:
@@ -139,24 +141,24 @@ def mapping_of(positions: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tenso
     rows = positions // length  # (N,)
     counts = torch.bincount(rows, minlength=batch)  # (B,)
     slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
-    most = max(int(counts.max()), 1)
-    mapping = torch.zeros(batch, most, length, dtype=torch.bool, device=rows.device)
+    num_targets = max(int(counts.max()), 1)
+    mapping = torch.zeros(batch, num_targets, length, dtype=torch.bool, device=rows.device)
     mapping[rows, slots, positions % length] = True
-    return send(mapping, device), send(rows * most + slots, device)
+    return send(mapping, device), send(rows * num_targets + slots, device)
 
 
 def padding(
     attention_mask: Tensor | None, input_mask: Tensor | None, shape: tuple[int, int]
 ) -> Tensor | None:
-    """Return which tokens are no padding, bool, shape (B, S); None where all are.
+    """Return the padding mask, True for a token, shape (B, S); None if no mask is given.
 
     Args:
         attention_mask: 1 or True for a token. Shape (B, S).
-        input_mask: the reverse: 1 or True for padding. Shape (B, S).
+        input_mask: inverse mask, 1 or True for padding. Shape (B, S).
         shape: (B, S).
 
     Raises:
-        UserError: both are given, or the shape or the type is wrong.
+        UserError: both masks are given, or the shape or the type is wrong.
     """
     if attention_mask is not None and input_mask is not None:
         raise UserError("give either attention_mask or input_mask, not both")
@@ -168,11 +170,11 @@ def padding(
                 f"{name} has shape {tuple(mask.shape)}; it must be {shape}; "
                 "perm_mask says more than that"
             )
-        whole = mask.to(torch.int8) if mask.is_floating_point() else mask
-        ones = masks.from_attention_mask(
-            whole, batch=shape[0], queries=shape[1], keys=shape[1], name=name
+        integers = mask.to(torch.int8) if mask.is_floating_point() else mask
+        nonzero = masks.from_attention_mask(
+            integers, batch=shape[0], queries=shape[1], keys=shape[1], name=name
         )[:, 0, 0]
-        return ones if name == "attention_mask" else ~ones
+        return nonzero if name == "attention_mask" else ~nonzero
     return None
 
 
@@ -187,7 +189,7 @@ def context_of(
     targets: Targets | None,
     device: torch.device,
 ) -> Context:
-    """Return what all blocks are told of a segment; see ``mask_of`` and ``relations_of``."""
+    """Return the inputs of all blocks for a segment; see ``mask_of`` and ``relations_of``."""
     mask = mask_of(
         config, shape, memory, real=real, perm_mask=perm_mask, targets=targets, device=device
     )
@@ -215,26 +217,26 @@ def mask_of(
     targets: Targets | None,
     device: torch.device,
 ) -> Tensor | None:
-    """Return what queries of both streams may attend to.
+    """Return the attention mask of both streams.
 
-    A token of the content stream sees itself in any case; one of the query stream sees what the
-    mask says alone, which must hide it from itself.
+    A token of the content stream always attends to itself. A token of the query stream follows the
+    mask, which must hide the token from itself.
 
     Args:
-        config: of the model.
+        config: configuration of the model.
         shape: (B, S).
         memory: M.
         real: see ``padding``.
-        perm_mask: 1 where a token must not attend to another. Shape (B, S, S).
+        perm_mask: 1 where a token must not attend to another token. Shape (B, S, S).
         targets: the predicted tokens.
-        device: where the mask is needed.
+        device: device of the mask.
 
     Returns:
-        Bool, True where a query may attend to a key. Broadcastable to (B, 1, S + P, T); None where
-        all may.
+        Bool, True where a query may attend to a key. Broadcastable to (B, 1, S + P, T). None masks
+        nothing.
 
     Raises:
-        UserError: ``perm_mask`` has another shape.
+        UserError: ``perm_mask`` has the wrong shape.
     """
     batch, length = shape
     allowed = None  # (1 or B, 1 or S, T)
@@ -250,15 +252,15 @@ def mask_of(
     if allowed is not None and memory:
         allowed = F.pad(allowed, (memory, 0), value=True)
     if config.attn_type == "uni":
-        past = torch.ones(length, memory + length, dtype=torch.bool, device=device).tril(memory)
-        past = past.triu() if config.same_length else past
-        allowed = past[None] if allowed is None else allowed & past
-    everything = allowed is None
+        causal = torch.ones(length, memory + length, dtype=torch.bool, device=device).tril(memory)
+        causal = causal.triu() if config.same_length else causal
+        allowed = causal[None] if allowed is None else allowed & causal
+    no_mask = allowed is None
     if allowed is not None:
-        itself = torch.eye(length, dtype=torch.bool, device=device)
-        content = allowed | F.pad(itself, (memory, 0))
+        diagonal = torch.eye(length, dtype=torch.bool, device=device)
+        content = allowed | F.pad(diagonal, (memory, 0))
     if targets is None:
-        return None if everything else content[:, None]
+        return None if no_mask else content[:, None]
     keys = memory + length
     if allowed is None:
         query = targets.real[..., None].expand(-1, -1, keys)
@@ -280,21 +282,21 @@ def relations_of(
     whole: bool,
     device: torch.device,
 ) -> Relations:
-    """Return what blocks are told of distances and segments.
+    """Return the relative positions and segments of queries and keys.
 
     Args:
-        config: of the model.
+        config: configuration of the model.
         shape: (B, S).
-        memory: M, whose tokens are of type 0.
-        token_type_ids: any integers of which only equality counts. Shape (B, S) or (1, S).
+        memory: M. Tokens of the memory have type 0.
+        token_type_ids: any integers, of which only equality matters. Shape (B, S) or (1, S).
         targets: the predicted tokens.
         real: see ``padding``.
-        whole: whether the mask of a segment says nothing but that.
-        device: where the vectors are needed.
+        whole: whether the mask of a segment hides only padding.
+        device: device of the vectors.
 
     Raises:
-        UserError: the types have a wrong shape or type, or a batch that is to be read both ways has
-            no two halves.
+        UserError: the token types have a wrong shape or type, or the batch size is odd with
+            ``bi_data``.
     """
     batch, length = shape
     keys = memory + length
@@ -309,7 +311,7 @@ def relations_of(
                 "way round, so there must be an even number"
             )
         vectors = torch.cat([vectors, distance_vectors(-distances, config.d_model)[None]])
-    apart = types = None
+    differs = types = None
     if token_type_ids is not None:
         if token_type_ids.shape not in (shape, (1, length)):
             raise UserError(
@@ -317,14 +319,14 @@ def relations_of(
             )
         check_ids("token_type_ids", token_type_ids, 2**31)
         types = token_type_ids.expand(batch, -1)
-        of_queries = types
+        query_types = types
         if targets is not None:
-            of_queries = torch.cat([types, types.gather(1, targets.places)], 1)
-        of_keys = F.pad(types, (memory, 0))
-        apart = (of_queries[:, :, None] != of_keys[:, None])[:, None]
+            query_types = torch.cat([types, types.gather(1, targets.places)], 1)
+        key_types = F.pad(types, (memory, 0))
+        differs = (query_types[:, :, None] != key_types[:, None])[:, None]
     return Relations(
         vectors=vectors,
-        apart=apart,
+        apart=differs,
         places=None if targets is None else targets.places,
         types=types,
         real=real,

@@ -1,4 +1,4 @@
-"""The protocols that the server speaks. A new one is a file here and a line of the table."""
+"""The protocols of the server. To add one, add a module here and an entry in `PROTOCOLS`."""
 
 from typing import Any, Protocol
 
@@ -11,17 +11,17 @@ from heedful.serving.service import Service
 
 
 class Speaks(Protocol):
-    """What the module of a protocol has."""
+    """Interface of a protocol's module."""
 
     def router(self, service: Service) -> APIRouter:
-        """Return the protocol's routes, each with its whole path."""
+        """Return the protocol's routes, each with its full path."""
 
     def render(self, problem: Problem) -> tuple[int, Any]:
-        """Return the status and the JSON that tell a client of it."""
+        """Return the HTTP status and the JSON body for a problem."""
 
 
 PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub, v2)
-"""Every protocol. The first one also answers for routes that are nobody's."""
+"""All protocols. The first one also renders errors of unknown routes."""
 
 FAILURES = (
     runs.Failure,
@@ -30,7 +30,7 @@ FAILURES = (
     hub.HubFailure,
     v2.V2Failure,
 )
-"""The bodies by which they tell of errors."""
+"""The classes of the protocols' error bodies."""
 
 BEGINNINGS: dict[str, Speaks] = {
     "v1": openai,
@@ -38,10 +38,10 @@ BEGINNINGS: dict[str, Speaks] = {
     "pipeline": hub,
     "embed_sparse": tei,
 }
-"""Protocols by the first part of their paths: they answer for those that a client may miss here."""
+"""Protocols by the first part of a path. They render errors of their API's missing routes."""
 
 OPEN_PATHS = frozenset(
     {"/", "/health", "/health/live", "/ping", "/v2/health/live", "/v2/health/ready"}
 )
-"""Paths that answer without the API key and however busy the server is: they tell nothing but
-whether it is well. The page is the same for all servers, and asks for the key."""
+"""Paths that need no API key and answer even if the server is busy. They reveal only the server's
+health. The page is the same for all servers, and asks for the key."""

@@ -1,4 +1,4 @@
-"""Why a run answers as it does: ``POST /api/runs/{run}/explain``."""
+"""Explanations of a run's answers: ``POST /api/runs/{run}/explain``."""
 
 from typing import Annotated, Any
 
@@ -20,13 +20,13 @@ from heedful.settings import ExplainSettings
 from heedful.settings.explaining import MethodName
 
 MOST_WEIGHTS = 1_000_000
-"""Weights of attention in a reply of JSON; HTML leaves out what is too much."""
+"""Maximum number of attention weights in a JSON response; HTML leaves out the excess."""
 
 _DEFAULT = ExplainSettings()
 
 
 class Subject(Body):
-    """What is explained."""
+    """The text to explain, and options of the explanation."""
 
     text: str | Several[str] = Field(
         description="A text; or a pair, such as a question and its context; or a question and its "
@@ -55,7 +55,7 @@ class Subject(Body):
 
 
 class ExplanationReply(BaseModel):
-    """What ``heedful explain --out FILE.json`` writes."""
+    """An explanation, as ``heedful explain --out FILE.json`` writes it."""
 
     task: str
     model: str
@@ -67,7 +67,7 @@ class ExplanationReply(BaseModel):
 
 
 def router(service: Service) -> APIRouter:
-    """Return the route that explains."""
+    """Return the route for explanations."""
     routes = APIRouter(
         route_class=JsonRoute, tags=["heedful"], responses={"default": described(runs.Failure)}
     )
@@ -81,7 +81,7 @@ def router(service: Service) -> APIRouter:
     async def explain(
         run: runs.Name, subject: Subject, accept: Annotated[str, Header()] = ""
     ) -> Response:
-        """Tell which tokens of a text an answer comes from: as JSON, or as one HTML file."""
+        """Explain which tokens of a text an answer comes from, as JSON or as one HTML file."""
         served = service.find(run, lambda served: True, "any run")
         (record,) = runs.records_of(served, [subject.text])
         make = as_html if "text/html" in accept else as_json
@@ -94,10 +94,10 @@ render = runs.render
 
 
 def settings_of(subject: Subject) -> ExplainSettings:
-    """Return how to explain.
+    """Return the explanation settings of a request.
 
     Raises:
-        Problem: a number is out of range.
+        Problem: a value is out of range.
     """
     try:
         return ExplainSettings(
@@ -112,7 +112,7 @@ def settings_of(subject: Subject) -> ExplainSettings:
 
 
 def as_html(explanation: Explanation) -> Response:
-    """Return what ``heedful explain --out FILE.html`` writes."""
+    """Return the explanation as HTML, as ``heedful explain --out FILE.html`` writes it."""
     return HTMLResponse(html.render(explanation), headers={"vary": "accept"})
 
 
@@ -120,7 +120,7 @@ def as_json(explanation: Explanation) -> Response:
     """Return the explanation as JSON.
 
     Raises:
-        Problem: it holds more attention than a reply may.
+        Problem: it has too many attention weights.
     """
     weights = sum(one.weights.size for one in explanation.attention)
     if weights > MOST_WEIGHTS:

@@ -1,4 +1,4 @@
-"""Whether the server is well: ``GET /health`` and ``GET /metrics``."""
+"""Health and metrics of the server: ``GET /health`` and ``GET /metrics``."""
 
 from typing import Literal
 
@@ -14,39 +14,39 @@ from heedful.serving.service import Service
 
 
 class Health(BaseModel):
-    """How the server is."""
+    """Health of the server."""
 
     status: Literal["ready", "alive"]
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes by which a server is watched."""
+    """Return the routes for health checks and metrics."""
     routes = APIRouter(tags=["health"], responses={"default": described(runs.Failure)})
 
     @routes.get("/health")
     async def health() -> Health:
-        """Tell whether every run is loaded and has answered once: 200, or else 503."""
+        """Return 200 if every run is loaded and warmed up, else 503."""
         require_ready(service)
         return Health(status="ready")
 
     @routes.get("/health/live")
     async def live() -> Health:
-        """Tell that the server lives, though its runs may not be ready yet."""
+        """Return 200 if the server is alive, even if its runs are not ready yet."""
         return Health(status="alive")
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
-        """Give what the server counts, as Prometheus reads it."""
+        """Return the server's metrics in Prometheus's text format."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return routes
 
 
 def require_ready(service: Service, run: str | None = None) -> None:
-    """Raise unless a run is ready; without its name, unless every run is.
+    """Check that a run is ready, or without a name that every run is.
 
     Raises:
-        Problem: one is not, or there is none of that name.
+        Problem: a run is not ready, or there is no run with that name.
     """
     if run is None and not service.ready:
         raise Problem("not ready", "not every run is ready yet", retry_after=1)

@@ -1,7 +1,7 @@
-"""What clients of Hugging Face's Inference API speak, such as ``InferenceClient``.
+"""Hugging Face's Inference API, for clients such as ``InferenceClient``.
 
-They post to one address and do not say which task they mean: the keys of what they send do, and
-what the run can. ``/pipeline/{task}`` says it.
+Clients post to one path without naming the task. The task follows from the keys of the body and
+from the runs. ``/pipeline/{task}`` names the task in the path.
 """
 
 import base64
@@ -39,30 +39,30 @@ class Pipeline:
     """One task of the API."""
 
     name: str
-    """As it stands in paths."""
+    """Its name in paths."""
     task: str
-    """The task of heedful that answers it."""
+    """The heedful task that answers it."""
     body: type[Body]
     reply: Any
-    """The type of its answer."""
+    """Type of the response."""
     need: str
-    """What such a run is, for messages."""
+    """Description of a run that can answer, for error messages."""
     answer: Callable[[Service, Served, Any], Awaitable[Any]]
-    """Answers a body, ready for JSON."""
+    """Answers a body; the result is ready for JSON."""
     fits: Callable[[Served, Any], bool] = lambda served, body: True
-    """Whether a run of the task can answer a body."""
+    """Returns whether a run of the task can answer a body."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """What its clients call options of heedful, for messages."""
+    """heedful's option names to the API's, for error messages."""
 
     def able(self, served: Served, body: Body) -> bool:
-        """Tell whether a run can answer a body."""
+        """Return whether a run can answer a body."""
         return served.task.name == self.task and self.fits(served, body)
 
     async def reply_to(self, service: Service, served: Served, body: Body) -> Json:
-        """Return what a run answers to a body.
+        """Return a run's response to a body.
 
         Raises:
-            Problem: it cannot, told in the words of the API.
+            Problem: the run cannot answer; the message uses the API's option names.
         """
         try:
             content = await self.answer(service, served, body)
@@ -158,17 +158,17 @@ PIPELINES = (
 
 
 Asked = dict[str, Any] | Annotated[bytes, Strict()]
-"""JSON, or the bytes of a picture."""
+"""A request body: a JSON object, or the bytes of a picture."""
 
 
 class HubFailure(Reply):
-    """What went wrong."""
+    """The body of an error response."""
 
     error: str
 
 
 def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
+    """Return the HTTP status and the JSON body for a problem."""
     return problem.status, {"error": problem.message}
 
 
@@ -198,22 +198,22 @@ def router(service: Service) -> APIRouter:
             }
         }
     }
-    about: dict[str, Any] = {
+    route_options: dict[str, Any] = {
         "tags": ["Hugging Face"],
         "responses": problems(HubFailure),
         "openapi_extra": documented,
     }
 
-    @routes.post("/", response_model=_any_reply(), **about)
-    @routes.post("/invocations", response_model=_any_reply(), **about)  # as SageMaker calls it
+    @routes.post("/", response_model=_any_reply(), **route_options)
+    @routes.post("/invocations", response_model=_any_reply(), **route_options)  # SageMaker's path
     async def answer(body: Asked) -> Json:
-        """Answer by the first run that can, for the task that the keys say."""
+        """Answer with the first run that can, for the task that the keys of the body imply."""
         return await _answer(service, None, body)
 
-    @routes.post("/models/{run}", response_model=_any_reply(), **about)
+    @routes.post("/models/{run}", response_model=_any_reply(), **route_options)
     @routes.post("/models/{run}/", include_in_schema=False)
     async def answer_by(run: RunName, body: Asked) -> Json:
-        """Answer by a run, for the task that the keys say."""
+        """Answer with the named run, for the task that the keys of the body imply."""
         return await _answer(service, run, body)
 
     return routes
@@ -240,50 +240,50 @@ def _add(routes: APIRouter, service: Service, pipeline: Pipeline, named: Any) ->
 
 
 async def _answer(service: Service, run: str | None, body: dict[str, Any] | bytes) -> Json:
-    """Answer by a run of a name, or by the first that can.
+    """Answer with the named run, or with the first run that can.
 
     Raises:
-        Problem: no run can, or the body is wrong for the one that comes nearest.
+        Problem: no run can answer, or the body is invalid for the best matching task.
     """
     if run is None:
         runs = list(service.runs.values())
     else:
         runs = [service.find(run, lambda served: True, "a run")]
-    if isinstance(body, bytes):  # a picture, which clients send as it is
+    if isinstance(body, bytes):  # a picture, which clients send as raw bytes
         if _is_text(body, runs):
             raise Problem("validation", JSON_EXPECTED)
         served = service.find(run, pipelines.sees, _PICTURES.need)
         picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
         return await _PICTURES.reply_to(service, served, picture)
     wrong: ValidationError | None = None
-    for served, pipeline in _possible(runs):
+    for served, pipeline in _candidates(runs):
         try:
-            asked = pipeline.body.model_validate(body)
+            request = pipeline.body.model_validate(body)
         except ValidationError as error:
-            # Whose inputs are right comes nearer than whose are not.
-            if wrong is None or (_about_inputs(wrong) and not _about_inputs(error)):
+            # A task for which the inputs are valid matches better than one for which they are not.
+            if wrong is None or (_has_invalid_inputs(wrong) and not _has_invalid_inputs(error)):
                 wrong = error
             continue
-        if pipeline.able(served, asked):
-            return await pipeline.reply_to(service, served, asked)
+        if pipeline.able(served, request):
+            return await pipeline.reply_to(service, served, request)
     if wrong is not None:
         raise Problem("validation", first_error(wrong.errors()))
     raise Problem("unable", f"none of these can answer this: {listed([run.name for run in runs])}")
 
 
 def _is_text(body: bytes, runs: Sequence[Served]) -> bool:
-    """Tell whether bytes are JSON or words that do not say so, and not a picture for a run."""
+    """Return whether bytes are JSON or text without a JSON content type, rather than a picture."""
     json = body.lstrip()[:1] in (b"{", b"[")
     return json or (b"\0" not in body and not any(map(pipelines.sees, runs)))
 
 
-def _possible(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:
+def _candidates(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:
     for served in runs:
         for pipeline in PIPELINES:
             if served.task.name == pipeline.task:
                 yield served, pipeline
 
 
-def _about_inputs(error: ValidationError) -> bool:
-    """Tell whether what is wrong with a body is what it asks about."""
+def _has_invalid_inputs(error: ValidationError) -> bool:
+    """Return whether the inputs of a body are invalid."""
     return any(one["loc"][:1] == ("inputs",) for one in error.errors())

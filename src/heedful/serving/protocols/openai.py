@@ -1,4 +1,4 @@
-"""What clients of OpenAI speak: ``/v1/embeddings`` and ``/v1/models``."""
+"""OpenAI's API: ``/v1/embeddings`` and ``/v1/models``."""
 
 import base64
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from heedful.serving.wire import Json, JsonRoute, reply
 
 
 class EmbeddingsBody(Body):
-    """Texts that are wanted as vectors."""
+    """Texts to embed."""
 
     input: str | Several[str] | Several[int] | Several[Several[int]] = Field(
         description="A text, or several. Ids are refused: they are those of another tokenizer.",
@@ -35,7 +35,7 @@ class EmbeddingsBody(Body):
 
 
 class Embedding(Reply):
-    """The vector of a text."""
+    """The embedding of a text."""
 
     object: Literal["embedding"] = "embedding"
     index: int
@@ -43,14 +43,14 @@ class Embedding(Reply):
 
 
 class Usage(Reply):
-    """How many tokens the texts have, special tokens left out."""
+    """Number of tokens of the texts, without special tokens."""
 
     prompt_tokens: int
     total_tokens: int
 
 
 class Embeddings(Reply):
-    """A vector of each text."""
+    """The embeddings of the texts."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -75,7 +75,7 @@ class Models(Reply):
 
 
 class OpenAIFault(Reply):
-    """What went wrong."""
+    """Details of an error."""
 
     message: str
     type: str
@@ -84,7 +84,7 @@ class OpenAIFault(Reply):
 
 
 class OpenAIFailure(Reply):
-    """The body of every answer that is none."""
+    """The body of an error response."""
 
     error: OpenAIFault
 
@@ -98,14 +98,14 @@ _TYPES: dict[Kind, str] = {
 _CODES: dict[Kind, str] = {"not found": "model_not_found", "unauthorised": "invalid_api_key"}
 _STATUS: dict[Kind, int] = {"validation": 400, "unable": 400, "empty": 400}
 
-_IDS = (
+_IDS_REFUSED = (
     "input: ids are those of another tokenizer, so send texts (in LangChain, "
     "OpenAIEmbeddings(check_embedding_ctx_length=False))"
 )
 
 
 def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
+    """Return the HTTP status and the JSON body for a problem."""
     fault = OpenAIFault(
         message=problem.message,
         type=_TYPES.get(problem.kind, "invalid_request_error"),
@@ -126,25 +126,27 @@ def router(service: Service) -> APIRouter:
         @routes.post("/embeddings", response_model=Embeddings)
         @routes.post("/v1/embeddings", response_model=Embeddings)
         async def embed(body: EmbeddingsBody, run: NamedRun = named) -> Json:
-            """Give each text a vector."""
+            """Return an embedding of each text."""
             served = service.find(run or body.model, gives_vectors, NEED)
             texts = _texts(body.input)
             answers = await ask(service, served, texts)
-            short = body.dimensions is not None
-            vectors = [shaped(a.vector, body.dimensions, normalise=short) for a in answers]
+            truncated = body.dimensions is not None
+            vectors = [shaped(a.vector, body.dimensions, normalise=truncated) for a in answers]
             tokens = sum(answer.tokens_total for answer in answers)
             data: list[dict[str, Any]] = [
                 {"object": "embedding", "index": number, "embedding": vector}
                 for number, vector in enumerate(vectors)
             ]
 
-            def made() -> dict[str, Any]:
+            def make_reply() -> dict[str, Any]:
                 for row in data:
-                    row["embedding"] = _encoded(row["embedding"].numpy(), body.encoding_format)
+                    row["embedding"] = _encode_vector(
+                        row["embedding"].numpy(), body.encoding_format
+                    )
                 usage = {"prompt_tokens": tokens, "total_tokens": tokens}
                 return {"object": "list", "data": data, "model": served.name, "usage": usage}
 
-            return await reply(made, len(data))
+            return await reply(make_reply, len(data))
 
         @routes.get("/v1/models", response_model=Models)
         async def list_models(run: NamedRun = named) -> Json:
@@ -154,7 +156,7 @@ def router(service: Service) -> APIRouter:
 
         @routes.get("/v1/models/{model}", response_model=Model)
         async def get_model(model: str, run: NamedRun = named) -> Json:
-            """Say whether there is a run of that name."""
+            """Return the run with that name, or an error if there is none."""
             return Json(_model(service, run or model))
 
         return routes
@@ -166,22 +168,22 @@ def _texts(inputs: str | list[Any]) -> list[str]:
     """Return the texts to embed.
 
     Raises:
-        Problem: they are ids, or there are none.
+        Problem: the inputs are token ids, or there are none.
     """
     if isinstance(inputs, str):
         return [inputs]
     if not inputs:
         raise Problem("empty", "input is empty")
     if not all(isinstance(text, str) for text in inputs):
-        raise Problem("validation", _IDS)
+        raise Problem("validation", _IDS_REFUSED)
     return inputs
 
 
-def _encoded(vector: "np.ndarray[Any, Any]", encoding: str) -> list[float] | str:
+def _encode_vector(vector: "np.ndarray[Any, Any]", encoding: str) -> list[float] | str:
     if encoding == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
-    numbers: list[float] = vector.tolist()
-    return numbers
+    values: list[float] = vector.tolist()
+    return values
 
 
 def _model(service: Service, name: str) -> dict[str, Any]:

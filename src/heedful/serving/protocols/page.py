@@ -1,4 +1,4 @@
-"""The page for a browser, ``GET /``, which is health for every other client."""
+"""``GET /``: the web page for a browser, and a health check for every other client."""
 
 from functools import cache
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from heedful.serving.service import Service
 _PACKAGE = "heedful.serving"
 _SCRIPTS = ("elements", "client", "answers", "writing", "why", "program", "tables", "files", "page")
 _HEADERS = {
-    # What a policy inside the document cannot say.
+    # Policies that cannot be set inside the document.
     "content-security-policy": "frame-ancestors 'none'",
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -35,7 +35,7 @@ def router(service: Service) -> APIRouter:
         responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
     )
     async def page(request: Request, accept: Annotated[str, Header()] = "") -> Any:
-        """Give the page to a browser; tell any other client whether every run is ready."""
+        """Return the page to a browser, and the health of the server to any other client."""
         if "text/html" in accept:
             content = render_page(request.scope.get("root_path", ""), service.settings.log_texts)
             return HTMLResponse(content, headers=_HEADERS)
@@ -50,11 +50,11 @@ render = runs.render
 
 @cache
 def render_page(root_path: str, log_texts: bool) -> str:
-    """Return the HTML of the page, which is the same whatever runs there are.
+    """Return the HTML of the page, which does not depend on the runs.
 
     Args:
-        root_path: what stands before the paths of the server, behind a proxy.
-        log_texts: whether the server logs texts, so that the page can say so.
+        root_path: prefix of the server's paths behind a proxy.
+        log_texts: whether the server logs texts, which the page then states.
     """
     values = {"log_texts": log_texts}
     return document(

@@ -1,4 +1,4 @@
-"""heedful's own JSON: ``POST /api/runs/{run}/predict``, and what the server is."""
+"""heedful's own JSON API: ``POST /api/runs/{run}/predict`` and ``GET /api/runs``."""
 
 from dataclasses import fields
 from typing import Annotated, Any, get_type_hints
@@ -19,7 +19,7 @@ Name = Annotated[str, Path(description="Name of a run, as GET /api/runs gives it
 
 
 class InputInfo(BaseModel):
-    """One of the texts that an item consists of."""
+    """One of the texts in an item."""
 
     name: str
     several: bool = Field(description="Whether it is any number of texts.")
@@ -41,30 +41,30 @@ class RunInfo(BaseModel):
 
 
 class Runs(BaseModel):
-    """The runs of the server, in the order in which it was given them."""
+    """The runs of the server, in the order of the command line."""
 
     runs: list[RunInfo]
 
 
-_DECIDED = {"precision", "device", "batch_size", "batch_tokens"}
-"""Options that are the server's to decide."""
+_SERVER_OPTIONS = {"precision", "device", "batch_size", "batch_tokens"}
+"""Options that only the server may set."""
 
-_KINDS = get_type_hints(PredictSettings)
+_TYPES = get_type_hints(PredictSettings)
 _OPTIONS: dict[str, Any] = {
-    field.name: (_KINDS[field.name], field.default)
+    field.name: (_TYPES[field.name], field.default)
     for field in fields(PredictSettings)
-    if field.name not in _DECIDED
+    if field.name not in _SERVER_OPTIONS
 }
 _OPTIONS["targets"] = (  # JSON has lists
     Annotated[tuple[str, ...], Field(strict=False, fail_fast=True)],
     (),
 )
 Options = create_model("Options", __base__=Body, **_OPTIONS)
-"""Options of ``heedful predict`` that a request may decide."""
+"""Options of ``heedful predict`` that a request may set."""
 
 
 class Question(Body):
-    """Texts to answer for."""
+    """Texts to predict answers for, with options."""
 
     texts: Several[str | Several[str]] = Field(
         description="Texts; or pairs of them, such as a question and its context; or a question "
@@ -77,26 +77,26 @@ class Question(Body):
 
 
 class Answers(BaseModel):
-    """An answer for each text, in order: what ``heedful predict`` prints."""
+    """An answer for each text, in order, as ``heedful predict`` prints it."""
 
     answers: list[dict[str, Any]]
 
 
 class Error(BaseModel):
-    """What went wrong."""
+    """Details of an error."""
 
     kind: str
     message: str
 
 
 class Failure(BaseModel):
-    """The body of every answer that is none."""
+    """The body of an error response."""
 
     error: Error
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes of heedful's own JSON."""
+    """Return the routes of heedful's own JSON API."""
     routes = APIRouter(
         route_class=JsonRoute, tags=["heedful"], responses={"default": described(Failure)}
     )
@@ -108,7 +108,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/api/runs/{run}/predict", response_model=Answers)
     async def predict(run: Name, question: Question) -> Json:
-        """Answer for texts with a run."""
+        """Return a run's answers for texts."""
         served = service.find(run, lambda served: True, "any run")
         asked = question.model_dump(exclude_unset=True)
         settings = served.settings(**asked.get("options", {}))
@@ -124,15 +124,15 @@ def router(service: Service) -> APIRouter:
 
 
 def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
+    """Return the HTTP status and the JSON body for a problem."""
     return problem.status, {"error": {"kind": problem.kind, "message": problem.message}}
 
 
 def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
-    """Make records of texts, or of lists of them.
+    """Make records from texts, or from lists of texts.
 
     Raises:
-        Problem: there are too many, or the run does not read such texts.
+        Problem: there are too many texts, or the run does not accept such texts.
     """
     check_items(len(texts), served.lane.settings)
     for number, text in enumerate(texts, start=1):

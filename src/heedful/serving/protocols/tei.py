@@ -1,4 +1,4 @@
-"""What clients of text-embeddings-inference speak: vectors, labels, ranks and tokens of texts."""
+"""The API of text-embeddings-inference: embeddings, labels, reranking and tokens of texts."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -54,11 +54,11 @@ _TYPES: dict[Kind, str] = {
 _STATUS: dict[Kind, int] = {"unable": 424, "empty": 400}
 
 _NAMES = {"long_text": "truncate"}
-"""What its users call options of heedful."""
+"""heedful's option names to the API's."""
 
 
 def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
+    """Return the HTTP status and the JSON body for a problem."""
     problem = in_words(problem, _NAMES)
     kind = _TYPES.get(problem.kind, "Validation")
     status = _STATUS.get(problem.kind, problem.status)
@@ -93,14 +93,14 @@ def _add_health(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/ping", **about)
     async def ping() -> Json:
-        """Tell whether every run is ready: 200, or else 503."""
+        """Return 200 if every run is ready, else 503."""
         health.require_ready(service)
         return Json({"status": "ready"})
 
     @routes.get("/models/{run}", **about)
     @routes.get("/models/{run}/health", **about)
     async def run_health(run: RunName) -> Json:
-        """Tell whether a run is ready: 200, or else 503."""
+        """Return 200 if the run is ready, else 503."""
         health.require_ready(service, run)
         return Json({"status": "ready"})
 
@@ -108,36 +108,45 @@ def _add_health(routes: APIRouter, service: Service) -> None:
 def _add_vectors(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.post("/embed", response_model=list[list[float]])
     async def embed(body: EmbedBody, run: NamedRun = named) -> Json:
-        """Give each text a vector."""
+        """Return an embedding of each text."""
         served = service.find(run, gives_vectors, NEED)
         texts = await _texts(service, served, body.inputs)
-        answers = await ask(service, served, texts, long_text=_rule(body), raw=not body.normalize)
+        answers = await ask(
+            service, served, texts, long_text=_long_text_rule(body), raw=not body.normalize
+        )
         vectors = [shaped(a.vector, body.dimensions, normalise=body.normalize) for a in answers]
         return await reply(lambda: [vector.tolist() for vector in vectors], len(vectors))
 
     @routes.post("/embed_all", response_model=list[list[list[float]]])
     async def embed_all(body: EmbedAllBody, run: NamedRun = named) -> Json:
-        """Give each token of each text a vector, special tokens among them."""
+        """Return an embedding of each token of each text, including special tokens."""
         served = service.find(run, gives_vectors, NEED)
         texts = await _texts(service, served, body.inputs)
-        answers = await ask(service, served, texts, long_text=_rule(body), token_vectors=True)
+        answers = await ask(
+            service, served, texts, long_text=_long_text_rule(body), token_vectors=True
+        )
         rows = sum(len(answer.token_vectors[0]) for answer in answers)
         return await reply(lambda: [a.token_vectors[0].tolist() for a in answers], rows)
 
     @routes.post("/similarity", response_model=list[float])
     async def similarity(body: SimilarityBody, run: NamedRun = named) -> Json:
-        """Give the cosine of a text and each of others."""
+        """Return the cosine similarity of a text and each of the other texts."""
         served = service.find(run, gives_vectors, NEED)
-        texts = [body.inputs.source_sentence, *_some(body.inputs.sentences, "inputs.sentences")]
-        first, *others = await ask(service, served, texts, long_text=_rule(body.parameters))
+        texts = [
+            body.inputs.source_sentence,
+            *_check_non_empty(body.inputs.sentences, "inputs.sentences"),
+        ]
+        first, *others = await ask(
+            service, served, texts, long_text=_long_text_rule(body.parameters)
+        )
         return Json([float(F.cosine_similarity(first.vector, o.vector, dim=0)) for o in others])
 
 
 def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.post("/predict", response_model=list[Label] | list[list[Label]])
     async def predict(body: PredictBody, run: NamedRun = named) -> Json:
-        """Give every label its probability, the likeliest first."""
-        inputs = _some(body.inputs, "inputs")
+        """Return all labels with their probabilities, most likely first."""
+        inputs = _check_non_empty(body.inputs, "inputs")
         batch = not isinstance(inputs, str) and isinstance(inputs[0], list)
         sequences = [_sequence(text) for text in (inputs if batch else [inputs])]
         pairs = isinstance(sequences[0], tuple)
@@ -145,23 +154,25 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
             raise Problem("validation", "inputs: give single texts or pairs, not both")
         served = service.find(
             run,
-            lambda served: _sorts(served, pairs=pairs),
+            lambda served: _classifies(served, pairs=pairs),
             f"a run of classify that learnt from {'pairs of texts' if pairs else 'single texts'}",
         )
-        answers = await ask(service, served, sequences, long_text=_rule(body), raw=body.raw_scores)
+        answers = await ask(
+            service, served, sequences, long_text=_long_text_rule(body), raw=body.raw_scores
+        )
         rows = [_labels(answer.scores) for answer in answers]
         return await reply(lambda: rows if batch else rows[0], len(rows))
 
     @routes.post("/rerank", response_model=list[Rank])
     async def rerank(body: RerankBody, run: NamedRun = named) -> Json:
-        """Put texts in order, the one that goes best with the query first."""
+        """Rank texts by their relevance to the query, best first."""
         served = service.find(
             run,
-            _ranks,
+            _is_reranker,
             "a run of regress, or of classify with one label, that learnt from pairs of texts",
         )
-        pairs = [(body.query, text) for text in _some(body.texts, "texts")]
-        rule = _rule(body)
+        pairs = [(body.query, text) for text in _check_non_empty(body.texts, "texts")]
+        rule = _long_text_rule(body)
         if isinstance(served.task, Regress):
             answers = await ask(service, served, pairs, long_text=rule)
             scores = [answer.value for answer in answers]
@@ -179,17 +190,21 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
 def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.post("/tokenize", response_model=list[list[Token]])
     async def tokenize(body: TokenizeBody, run: NamedRun = named) -> Json:
-        """Cut texts into tokens."""
+        """Tokenize texts."""
         _refuse_prompt(body.prompt_name)
         tokenizer = _tokenizer(service, run)
-        texts = [body.inputs] if isinstance(body.inputs, str) else _some(body.inputs, "inputs")
+        texts = (
+            [body.inputs]
+            if isinstance(body.inputs, str)
+            else _check_non_empty(body.inputs, "inputs")
+        )
         special = body.add_special_tokens
         rows = await _tokenized(service, texts, tokenizer, special=special)
         return await reply(lambda: rows, sum(map(len, rows)))
 
     @routes.post("/decode", response_model=list[str])
     async def decode(body: DecodeBody, run: NamedRun = named) -> Json:
-        """Turn ids into texts."""
+        """Decode token ids to texts."""
         rows: Any = body.ids if body.ids and isinstance(body.ids[0], list) else [body.ids]
         tokenizer = _tokenizer(service, run)
         _check_ids(service, rows, tokenizer)
@@ -198,7 +213,7 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
 
     @routes.get("/info", response_model=Info)
     async def info(run: NamedRun = named) -> Json:
-        """Say what is served."""
+        """Return information about a run and the server's limits."""
         served = service.find(run, lambda served: True, "a run")
         predictor, limits = served.predictor, service.settings
         about = Info(
@@ -215,11 +230,11 @@ def _add_tokens(routes: APIRouter, service: Service, named: Any) -> None:
         return Json(about.model_dump())
 
 
-def _rule(body: Truncation | RerankBody) -> LongText:
-    """Return what is done with long texts.
+def _long_text_rule(body: Truncation | RerankBody) -> LongText:
+    """Return how to handle texts that are too long.
 
     Raises:
-        Problem: it is what heedful does not do.
+        Problem: the request has a prompt name, or truncation on the left, which are unsupported.
     """
     if isinstance(body, Truncation):
         _refuse_prompt(body.prompt_name)
@@ -233,11 +248,11 @@ def _refuse_prompt(name: str | None) -> None:
         raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
 
 
-def _some(items: Any, name: str) -> Any:
-    """Return what has something in it.
+def _check_non_empty(items: Any, name: str) -> Any:
+    """Return the items, checked not to be an empty list.
 
     Raises:
-        Problem: it has nothing.
+        Problem: the list is empty.
     """
     if isinstance(items, list) and not items:
         raise Problem("empty", f"{name} is empty")
@@ -256,8 +271,8 @@ def _sequence(text: str | list[str]) -> Any:
 
 
 async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
-    """Return texts, those of ids among them."""
-    inputs = _some(inputs, "inputs")
+    """Return the input texts, decoding token ids."""
+    inputs = _check_non_empty(inputs, "inputs")
     if isinstance(inputs, str):
         return [inputs]
     if all(isinstance(text, str) for text in inputs):
@@ -265,13 +280,14 @@ async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
     tokenizer = served.predictor.tokenizer
     rows = inputs if isinstance(inputs[0], list) else [inputs]
     _check_ids(service, rows, tokenizer)
-    # Tidied, text could be cut into other tokens; so could it without its unknown words and masks.
+    # Decode without cleaning up spaces or dropping unknown tokens and masks: otherwise the text
+    # could be tokenized differently.
     decode = partial(tokenizer.batch_decode, clean_up_tokenization_spaces=False)
-    return await _decoded(service, [_bare(row, tokenizer) for row in rows], decode)
+    return await _decoded(service, [_without_special_ids(row, tokenizer) for row in rows], decode)
 
 
-def _bare(ids: list[int], tokenizer: ModelTokenizer) -> list[int]:
-    """Return ids without padding, and without the special tokens that stand around a text."""
+def _without_special_ids(ids: list[int], tokenizer: ModelTokenizer) -> list[int]:
+    """Return token ids without padding and without special tokens at the start and end."""
     ids = [token_id for token_id in ids if token_id != tokenizer.pad_token_id]
     begin, end = list(tokenizer.layout.begin), list(tokenizer.layout.end)
     if begin and ids[: len(begin)] == begin:
@@ -282,19 +298,19 @@ def _bare(ids: list[int], tokenizer: ModelTokenizer) -> list[int]:
 
 
 def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
-    """Return labels with their scores, the highest first."""
+    """Return labels with their scores, highest first."""
     best_first = sorted(scores.items(), key=lambda item: -item[1])
     return [{"label": label, "score": score} for label, score in best_first]
 
 
-def _sorts(served: Served, *, pairs: bool) -> bool:
-    """Tell whether a run gives single texts, or pairs, their labels."""
+def _classifies(served: Served, *, pairs: bool) -> bool:
+    """Return whether a run classifies single texts, or pairs."""
     task = served.task
     return isinstance(task, Classify) and task.pairs in (pairs, None) and not task.pictures
 
 
-def _ranks(served: Served) -> bool:
-    """Tell whether a run gives pairs one number."""
+def _is_reranker(served: Served) -> bool:
+    """Return whether a run predicts a single score for pairs."""
     task = served.task
     if isinstance(task, Classify):
         return task.pairs is not False and len(task.labels) == 1
@@ -314,44 +330,44 @@ def _tokenizer(service: Service, run: str | None) -> ModelTokenizer:
 async def _tokenized(
     service: Service, texts: list[str], tokenizer: ModelTokenizer, *, special: bool
 ) -> list[list[dict[str, Any]]]:
-    """Return the tokens of texts, some of which are cut before it is another request's turn.
+    """Return the tokens of texts, encoded in parts so that other requests take turns.
 
     Raises:
         Problem: there are too many texts, characters or tokens.
     """
     check_size(texts, service.settings)
-    most = service.settings.max_tokens
+    max_tokens = service.settings.max_tokens
     rows: list[list[dict[str, Any]]] = []
     for part in turns(texts):
         for text in part:
             await service.check_tokens(text, tokenizer)
-        rows += await service.encoding(partial(_tokens_of_some, part, tokenizer, special=special))
-        if sum(map(len, rows)) > most:
-            raise too_many_tokens(most)
+        rows += await service.encoding(partial(_tokenize_batch, part, tokenizer, special=special))
+        if sum(map(len, rows)) > max_tokens:
+            raise too_many_tokens(max_tokens)
     return rows
 
 
-def _tokens_of_some(
+def _tokenize_batch(
     texts: Sequence[str], tokenizer: ModelTokenizer, *, special: bool
 ) -> list[list[dict[str, Any]]]:
-    """Return the tokens of texts, in the thread that encodes."""
-    return [_tokens(text, tokenizer, special) for text in texts]
+    """Return the tokens of texts. Runs in the encoder thread."""
+    return [_tokenize(text, tokenizer, special) for text in texts]
 
 
-def _tokens(text: str, tokenizer: ModelTokenizer, special: bool) -> list[dict[str, Any]]:
+def _tokenize(text: str, tokenizer: ModelTokenizer, special: bool) -> list[dict[str, Any]]:
     """Return the tokens of a text."""
     pieces = tokenizer.pieces(text)
     tokens: list[dict[str, Any]] = [
-        {"id": at, "text": text[start:end], "special": False, "start": start, "stop": end}
-        for at, (start, end) in zip(pieces.ids, pieces.offsets, strict=True)
+        {"id": token_id, "text": text[start:end], "special": False, "start": start, "stop": end}
+        for token_id, (start, end) in zip(pieces.ids, pieces.offsets, strict=True)
     ]
     if not special:
         return tokens
     layout = tokenizer.layout
     return [
-        *(_special(at, tokenizer) for at in layout.begin),
+        *(_special(token_id, tokenizer) for token_id in layout.begin),
         *tokens,
-        *(_special(at, tokenizer) for at in layout.end),
+        *(_special(token_id, tokenizer) for token_id in layout.end),
     ]
 
 
@@ -361,10 +377,10 @@ def _special(token_id: int, tokenizer: ModelTokenizer) -> dict[str, Any]:
 
 
 def _check_ids(service: Service, rows: list[list[int]], tokenizer: ModelTokenizer) -> None:
-    """Refuse what is not decoded.
+    """Check token ids before decoding.
 
     Raises:
-        Problem: there are too many rows or ids, or there is no token of an id.
+        Problem: there are too many rows or ids, or an id is out of range.
     """
     check_items(len(rows), service.settings)
     if sum(map(len, rows)) > service.settings.max_tokens:
@@ -378,7 +394,7 @@ def _check_ids(service: Service, rows: list[list[int]], tokenizer: ModelTokenize
 async def _decoded(
     service: Service, rows: list[list[int]], decode: Callable[[Sequence[list[int]]], list[str]]
 ) -> list[str]:
-    """Return the text of each row of ids."""
+    """Return the text of each row of token ids."""
     texts: list[str] = []
     for part in turns(rows):
         texts += await service.encoding(partial(decode, part))
@@ -394,6 +410,6 @@ def _model_type(served: Served) -> dict[str, dict[str, Any]]:
         "id2label": {str(number): label for number, label in enumerate(names)},
         "label2id": {label: number for number, label in enumerate(names)},
     }
-    if _ranks(served):
+    if _is_reranker(served):
         return {"reranker": labels}
     return {"classifier": labels} if isinstance(task, Classify) else {task.name: {}}

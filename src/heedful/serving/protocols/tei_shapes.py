@@ -1,4 +1,4 @@
-"""What clients of text-embeddings-inference send and get."""
+"""Request and response bodies of text-embeddings-inference."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ Ids = Several[int]
 
 
 class Truncation(Body):
-    """What is done with a text that is too long."""
+    """How to handle texts that are too long."""
 
     truncate: bool | None = Field(
         default=False, description="Read the start of a text that is too long; else refuse it."
@@ -23,7 +23,7 @@ class Truncation(Body):
 
 
 class EmbedAllBody(Truncation):
-    """Texts whose tokens are wanted as vectors."""
+    """Texts whose tokens to embed."""
 
     inputs: str | Several[str] | Ids | Several[Ids] = Field(
         description="A text, several, or the same as ids, which POST /decode turns into texts.",
@@ -32,14 +32,14 @@ class EmbedAllBody(Truncation):
 
 
 class EmbedBody(EmbedAllBody):
-    """Texts that are wanted as vectors."""
+    """Texts to embed."""
 
     normalize: bool = Field(default=True, description="Give vectors of length 1.")
     dimensions: int | None = Field(default=None, description="Give only the first dimensions.")
 
 
 class PredictBody(Truncation):
-    """Texts, or pairs of them, whose labels are wanted."""
+    """Texts or pairs of texts to classify."""
 
     inputs: str | Several[str] | Several[Several[str]] = Field(
         description='A text; ["a", "b"] is one pair; [["a"], ["b"]] are two texts and '
@@ -50,7 +50,7 @@ class PredictBody(Truncation):
 
 
 class RerankBody(Body):
-    """Texts to be put in order by how well they go with a query."""
+    """Texts to rank by their relevance to a query."""
 
     query: str = Field(examples=["a red cat"])
     texts: Several[str] = Field(examples=[["the cat is red", "it is white"]])
@@ -63,21 +63,21 @@ class RerankBody(Body):
 
 
 class Sentences(Body):
-    """A text, and those to compare it with."""
+    """A text, and the sentences to compare it with."""
 
     source_sentence: str = Field(examples=["the red cat"])
     sentences: Several[str] = Field(examples=[["a cat, red", "it is white"]])
 
 
 class SimilarityBody(Body):
-    """Texts whose similarity is wanted."""
+    """Texts to compare."""
 
     inputs: Sentences
     parameters: Truncation = Truncation()
 
 
 class TokenizeBody(Body):
-    """Texts to cut into tokens."""
+    """Texts to tokenize."""
 
     inputs: str | Several[str] = Field(examples=["the red cat"])
     add_special_tokens: bool = True
@@ -85,7 +85,7 @@ class TokenizeBody(Body):
 
 
 class DecodeBody(Body):
-    """Ids of tokens."""
+    """Token ids to decode."""
 
     ids: Ids | Several[Ids] = Field(examples=[[2, 10, 11, 3]])
     skip_special_tokens: bool = True
@@ -99,7 +99,7 @@ class Label(Reply):
 
 
 class Rank(Reply):
-    """A text by its number, and how well it goes with the query."""
+    """The index of a text, and its relevance to the query."""
 
     index: int
     score: float
@@ -107,7 +107,7 @@ class Rank(Reply):
 
 
 class Token(Reply):
-    """A token: its slice of the text, in characters; none of a special token."""
+    """A token, with its character offsets in the text. A special token has no offsets."""
 
     id: int
     text: str
@@ -117,7 +117,7 @@ class Token(Reply):
 
 
 class Info(Reply):
-    """What is served."""
+    """Information about a run and the server's limits."""
 
     model_id: str
     model_sha: None = None
@@ -140,7 +140,7 @@ class Info(Reply):
 
 
 class TeiFailure(Reply):
-    """What went wrong."""
+    """The body of an error response."""
 
     error: str
     error_type: Literal["Backend", "Empty", "Overloaded", "Unhealthy", "Validation"]

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2, which clients of KServe and Triton speak."""
+"""The Open Inference Protocol, version 2, for clients of KServe and Triton."""
 
 from typing import Any, Literal
 
@@ -25,11 +25,11 @@ from heedful.serving.tensors import HEADER, Asked, InferBody, read, unpacked, wr
 from heedful.serving.wire import Json, reply
 
 VERSION = "1"
-"""Every run has this one version."""
+"""The only version of every run."""
 
 
 class ServerMetadata(Reply):
-    """What the server is."""
+    """Information about the server."""
 
     name: str
     version: str
@@ -37,7 +37,7 @@ class ServerMetadata(Reply):
 
 
 class Live(Reply):
-    """Whether the server lives."""
+    """Whether the server is alive."""
 
     live: Literal[True] = True
 
@@ -56,7 +56,7 @@ class ModelReady(Reply):
 
 
 class TensorMetadata(Reply):
-    """A tensor; -1 stands for any number."""
+    """A tensor's name, datatype and shape; -1 is a dimension of any size."""
 
     name: str
     datatype: str
@@ -64,7 +64,7 @@ class TensorMetadata(Reply):
 
 
 class ModelMetadata(Reply):
-    """The tensors of a run. Some tasks take or give others, too."""
+    """The tensors of a run. Some tasks have further inputs or outputs."""
 
     name: str
     versions: list[str]
@@ -74,7 +74,7 @@ class ModelMetadata(Reply):
 
 
 class OutputTensor(Reply):
-    """A part of the answers."""
+    """An output tensor."""
 
     name: str
     shape: list[int]
@@ -95,7 +95,7 @@ class InferReply(Reply):
 
 
 class V2Failure(Reply):
-    """What went wrong."""
+    """The body of an error response."""
 
     error: str
 
@@ -104,9 +104,9 @@ _STATUS: dict[Kind, int] = {"validation": 400, "unable": 400, "empty": 400}
 
 
 def render(problem: Problem) -> tuple[int, Any]:
-    """Return the status and the JSON that tell a client of a problem."""
-    usual = problem.status == 422
-    status = _STATUS.get(problem.kind, problem.status) if usual else problem.status
+    """Return the HTTP status and the JSON body for a problem."""
+    is_default = problem.status == 422
+    status = _STATUS.get(problem.kind, problem.status) if is_default else problem.status
     return status, {"error": problem.message}
 
 
@@ -128,20 +128,20 @@ def router(service: Service) -> APIRouter:
 def _add_server(routes: APIRouter, service: Service, named: Any) -> None:
     @routes.get("/v2", response_model=ServerMetadata)
     async def server(run: NamedRun = named) -> Json:
-        """Say what the server is."""
+        """Return information about the server."""
         _check(service, run)
         extensions = ["binary_tensor_data"]
         return Json({"name": "heedful", "version": __version__, "extensions": extensions})
 
     @routes.get("/v2/health/live", response_model=Live)
     async def live(run: NamedRun = named) -> Json:
-        """Tell that the server lives."""
+        """Return 200 if the server is alive."""
         _check(service, run)
         return Json({"live": True})
 
     @routes.get("/v2/health/ready", response_model=ServerReady)
     async def ready(run: NamedRun = named) -> Json:
-        """Tell whether every run is ready, or the one that the path names: 200, or else 503."""
+        """Return 200 if the run named by the path, or else every run, is ready, else 503."""
         health.require_ready(service, run)
         return Json({"ready": True})
 
@@ -149,12 +149,12 @@ def _add_server(routes: APIRouter, service: Service, named: Any) -> None:
 def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> None:
     @routes.get(path, response_model=ModelMetadata)
     async def metadata(model: str, version: str = VERSION, run: NamedRun = named) -> Json:
-        """Name the tensors of a run."""
+        """Return the names, datatypes and shapes of a run's tensors."""
         return Json(_metadata(_find(service, run or model, version)))
 
     @routes.get(f"{path}/ready", response_model=ModelReady)
     async def ready(model: str, version: str = VERSION, run: NamedRun = named) -> Json:
-        """Tell whether a run is ready: 200, or else 503."""
+        """Return 200 if the run is ready, else 503."""
         served = _find(service, run or model, version)
         if not served.warm:
             raise Problem("not ready", f"{served.name} is not ready yet", retry_after=1)
@@ -164,7 +164,7 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
     async def infer(
         request: Request, model: str, version: str = VERSION, run: NamedRun = named
     ) -> Response:
-        """Answer for texts."""
+        """Return the answers for texts as tensors."""
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         content = unpacked(await request.body(), encoding, service.settings.max_body)
@@ -173,20 +173,20 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
 
 
 def _check(service: Service, run: NamedRun) -> None:
-    """Raise if a path names a run that there is not.
+    """Check that the run named by a path exists.
 
     Raises:
-        Problem: it does.
+        Problem: it does not.
     """
     if run is not None:
         _find(service, run, VERSION)
 
 
 def _find(service: Service, name: str, version: str) -> Served:
-    """Return the run of a name.
+    """Return the run with the given name.
 
     Raises:
-        Problem: there is none, or not that version of it.
+        Problem: there is no such run, or no such version.
     """
     served = service.find(name, lambda served: True, "a run")
     if version != VERSION:
@@ -205,22 +205,24 @@ async def _infer(service: Service, served: Served, asked: Asked) -> Response:
         raise Problem("validation", f"parameters: {first_error(error.errors())}") from None
     answers = await ask(service, served, texts_of(columns, asked.texts), **options)
     tensors = {tensor.name: tensor for tensor in tensors_of(columns, answers)}
-    wanted = asked.outputs or dict.fromkeys(tensors, asked.as_bytes)
-    for name in wanted:
+    requested = asked.outputs or dict.fromkeys(tensors, asked.as_bytes)
+    for name in requested:
         if name not in tensors:
             raise Problem("validation", str(unknown_name("output", name, tensors)))
-    about = {"model_name": served.name, "model_version": VERSION}
+    fields = {"model_name": served.name, "model_version": VERSION}
     if asked.id is not None:
-        about["id"] = asked.id
+        fields["id"] = asked.id
     content = b""
 
-    def made() -> dict[str, Any]:
+    def make_reply() -> dict[str, Any]:
         nonlocal content
-        told, content = write(about, [tensors[name] for name in wanted], list(wanted.values()))
-        return told
+        content_json, content = write(
+            fields, [tensors[name] for name in requested], list(requested.values())
+        )
+        return content_json
 
-    head = await reply(made, len(answers))
-    if not any(wanted.values()):
+    head = await reply(make_reply, len(answers))
+    if not any(requested.values()):
         return head
     return Response(
         bytes(head.body) + content,
@@ -246,27 +248,27 @@ def _metadata(served: Served) -> dict[str, Any]:
     }
 
 
-def _whole_schema(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a class with those of its parts inside it."""
+def _inlined_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the JSON schema of a class, with all references inlined."""
     schema = kind.model_json_schema()
-    parts = schema.pop("$defs", {})
+    definitions = schema.pop("$defs", {})
 
-    def whole(node: Any) -> Any:
+    def inline(node: Any) -> Any:
         if isinstance(node, dict):
             if "$ref" in node:
-                return whole(parts[node["$ref"].rpartition("/")[2]])
-            return {key: whole(value) for key, value in node.items()}
-        return [whole(one) for one in node] if isinstance(node, list) else node
+                return inline(definitions[node["$ref"].rpartition("/")[2]])
+            return {key: inline(value) for key, value in node.items()}
+        return [inline(one) for one in node] if isinstance(node, list) else node
 
-    inlined: dict[str, Any] = whole(schema)
+    inlined: dict[str, Any] = inline(schema)
     return inlined
 
 
 _REQUEST: dict[str, Any] = {
-    # Read by hand, for bytes may follow the JSON.
+    # The endpoint parses the body itself, since binary data may follow the JSON.
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": _whole_schema(InferBody)}},
+        "content": {"application/json": {"schema": _inlined_schema(InferBody)}},
     },
     "parameters": [
         {

@@ -1,1 +1,1 @@
-"""By which number of its model each task's answers are explained; a task's ``aim`` makes one."""
+"""Explanation targets for the answers of each task; each task's ``aim`` method creates one."""

@@ -1,6 +1,6 @@
-"""Words for masks, and whether a text follows another.
+"""Explanation targets for masked tokens and for next-sentence prediction.
 
-Shapes: N times that the example is in a batch, T tokens, V vocabulary.
+Shapes: N copies of the example in a batch, T tokens, V vocabulary.
 """
 
 import re
@@ -24,17 +24,17 @@ _NUMBERED = re.compile(r"(?:(\d+)=)?(.*)", re.DOTALL)
 
 
 def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer) -> Aim:
-    """Explain the logit of a word for a mask, or of a pair whether its second text follows.
+    """Explain the logit of a word for a mask, or for a pair the logit that its second text follows.
 
     Args:
         computed: the answer.
-        target: ``WORD`` for the first mask, ``2=WORD`` for the second, or ``2=`` for the second's
-            likeliest word; by default the first's.
+        target: ``WORD`` for the first mask, ``2=WORD`` for the second, or ``2=`` for the most
+            probable word of the second; default: the most probable word of the first.
         tokenizer: the model's tokenizer.
 
     Raises:
-        NothingToExplainError: the mask stands in a part that was not read.
-        UserError: there is no such mask, or the word is not one token.
+        NothingToExplainError: the mask is in a part of the text that was not read.
+        UserError: there is no such mask, or the word is not a single token.
     """
     record = computed.record
     assert isinstance(record, Record)
@@ -42,22 +42,22 @@ def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: T
         return _follows(computed, (record.text, record.text_pair), target, tokenizer)
     number, token_id = _choice(computed.answer, target, tokenizer)
     start = computed.answer.blanks[number].start
-    places = []
+    candidates = []
     for window, offsets in enumerate(computed.fitted.offsets):
-        # A mask may take along the space before it.
-        around = (offsets[:, 0] <= start) & (start < offsets[:, 1])
-        for position in np.flatnonzero(around).tolist():
-            places.append((min(position, len(offsets) - 1 - position), -window, position))
-    _, window, position = max(places)
+        # The token of a mask may include the preceding space.
+        covers_start = (offsets[:, 0] <= start) & (start < offsets[:, 1])
+        for position in np.flatnonzero(covers_start).tolist():
+            candidates.append((min(position, len(offsets) - 1 - position), -window, position))
+    _, window, position = max(candidates)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
-        # The masks that stand for what is left out are not asked for.
+        # Masks that the explanation puts in place of removed tokens are not predicted.
         length = batch.inputs["input_ids"].shape[1]
-        firsts = torch.arange(len(positions), device=positions.device) * length
-        output = forward(**batch.inputs | {"positions": firsts + positions[:, 0]})
+        row_starts = torch.arange(len(positions), device=positions.device) * length
+        output = forward(**batch.inputs | {"positions": row_starts + positions[:, 0]})
         logits: Tensor
-        both = isinstance(output, PreTrainingOutput | SentenceOrderOutput)
-        logits = output.prediction_logits if both else output.logits
+        has_pair_head = isinstance(output, PreTrainingOutput | SentenceOrderOutput)
+        logits = output.prediction_logits if has_pair_head else output.logits
         return logits  # (N, V)
 
     word = tokenizer.vocabulary.token(token_id)
@@ -77,7 +77,7 @@ def blank(computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: T
 
 
 def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return the number of a mask, from 0, and the id of a token for it."""
+    """Return the index of a mask, from 0, and the id of a token for it."""
     match = _NUMBERED.fullmatch(target or "")
     assert match is not None
     number, word = int(match[1] or 1) - 1, match[2]
@@ -90,7 +90,7 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
                 f"mask {number + 1} stands in a part of the text that was not read"
             )
         return number, tokenizer.vocabulary.ids[candidates[0].token]
-    for spelt in (word, f" {word}"):  # to some tokenizers a word begins with its space
+    for spelt in (word, f" {word}"):  # in some vocabularies, words start with a space
         (token_ids,) = tokenizer.encode_batch([spelt])
         if len(token_ids) == 1 and token_ids[0] != tokenizer.unk_token_id:
             return number, token_ids[0]

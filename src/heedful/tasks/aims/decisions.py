@@ -1,6 +1,6 @@
-"""Labels, numbers and choices.
+"""Explanation targets for labels, numbers and choices.
 
-Shapes: N times that the example is in a batch, C labels.
+Shapes: N copies of the example in a batch, C labels.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ def label(
     link: Link,
     medium: Medium,
 ) -> Aim:
-    """Explain the logit of a label: the one that is named, or the likeliest.
+    """Explain the logit of the given label, or by default of the most probable one.
 
     Raises:
         UserError: the model has no such label.
@@ -50,10 +50,10 @@ def number(
     tokenizer: Tokenizer,
     medium: Medium,
 ) -> Aim:
-    """Explain the number.
+    """Explain the predicted value.
 
     Raises:
-        UserError: a target is named.
+        UserError: a target is given.
     """
     if target is not None:
         raise UserError(f"--target {target!r}: a regress run has only one number; leave it out")
@@ -95,27 +95,27 @@ def choice(
     tokenizer: Tokenizer,
     scores: Callable[[Callable[..., Any], Batch], Tensor],
 ) -> Aim:
-    """Explain the score of a choice: its text or its number from 0, or the one that was chosen.
+    """Explain the logit of a choice, given by text or index from 0; default: the chosen one.
 
     Args:
         computed: the answer.
-        target: what the user names.
+        target: the user's choice.
         tokenizer: the model's tokenizer.
-        scores: a model and a batch to a score for each example, shape (N, 1).
+        scores: returns a logit per example for a model and a batch, shape (N, 1).
 
     Raises:
         UserError: there is no such choice.
     """
     record = computed.record
-    names = {**{str(at): at for at in range(len(record.choices))}}
-    names |= {text: at for at, text in enumerate(record.choices)}
-    if target is not None and target not in names:
+    index_of = {**{str(index): index for index in range(len(record.choices))}}
+    index_of |= {text: index for index, text in enumerate(record.choices)}
+    if target is not None and target not in index_of:
         raise UserError(
             f"--target {target!r} is not one of the choices{did_you_mean(target, record.choices)}: "
             f"{listed(record.choices)}"
         )
-    chosen = computed.answer.choice if target is None else names[target]
-    windows = [at for at, one in enumerate(computed.fitted.pieces) if one.part == chosen]
+    chosen = computed.answer.choice if target is None else index_of[target]
+    windows = [index for index, one in enumerate(computed.fitted.pieces) if one.part == chosen]
     texts = (record.question, record.choices[chosen])
     kept, example = computed.fitted.kept[windows[0]], computed.fitted.pieces[windows[0]]
     return Aim(
@@ -129,9 +129,9 @@ def choice(
 
 
 def _class_token(example: Example, tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return where XLNet's class token stands, which is the last; () for the first token.
+    """Return the position of XLNet's class token, which is the last; else ().
 
-    The first token of a GPT-2 is one of the text, and can be left out.
+    GPT-2 has no class token: its first token belongs to the text and can be removed.
     """
     if tokenizer.layout.closing_type is None:
         return ()

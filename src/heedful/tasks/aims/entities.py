@@ -1,6 +1,6 @@
-"""Tags of words.
+"""Explanation targets for the tags of words.
 
-Shapes: N times that the example is in a batch, T tokens, L tags.
+Shapes: N copies of the example in a batch, T tokens, L tags.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,16 +26,16 @@ def tag(
     labels: Sequence[str],
     scheme: Scheme,
 ) -> Aim:
-    """Explain the logit of a word's tag, where the word has the most text around it.
+    """Explain the logit of a word's tag, in the window with the most context around the word.
 
     Args:
         computed: the answer.
-        target: ``WORD`` or ``WORD=TAG``, or an entity of several words, whose first is explained;
-            by default the first word of the first entity, or where there is none the word that is
-            likeliest to be in one.
+        target: ``WORD`` or ``WORD=TAG``, or an entity of several words, of which the first is
+            explained. Default: the first word of the first entity; without entities, the word
+            with the lowest probability of ``O``.
         tokenizer: the model's tokenizer.
         labels: the model's tags.
-        scheme: what they mean.
+        scheme: the tagging scheme.
 
     Raises:
         NothingToExplainError: the text has no word.
@@ -49,8 +49,8 @@ def tag(
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         logits = forward(**batch.inputs).logits  # (N, T, L)
         rows = torch.arange(len(positions), device=logits.device)
-        chosen: Tensor = logits[rows, positions[:, 0]]  # (N, L)
-        return chosen
+        selected: Tensor = logits[rows, positions[:, 0]]  # (N, L)
+        return selected
 
     return Aim(
         target=f"tag {name!r} of {word.text!r}",
@@ -69,7 +69,7 @@ def tag(
 def _word(
     text: str, answer: Tagging, target: str | None, labels: Sequence[str]
 ) -> tuple[TaggedWord, str]:
-    """Return a word, and the tag that is named, if one is."""
+    """Return a word, and the tag in the target, or an empty string."""
     words = [word for word in answer.words if word.scores is not None]
     if not words:
         raise NothingToExplainError("the text has no word to explain")
@@ -80,15 +80,15 @@ def _word(
             min(words, key=lambda one: (one.scores or {})["O"]),
         )
         return word, ""
-    # A word may have a `=` of its own, so the whole is looked for first.
-    named, _, name = target.rpartition("=")
+    # A word may contain a `=`, so look for the whole target first.
+    word_name, _, name = target.rpartition("=")
     spans = [(word.start, word.end) for word in words]
-    for wanted, tag_name in ((target, ""), (named, name)):
-        if chosen := words_named(text, spans, wanted):
-            # What is named may be an entity of several words: the first of them is explained.
-            return _with_tag(words[chosen[0]], tag_name, target, labels)
+    for wanted, tag_name in ((target, ""), (word_name, name)):
+        if indices := words_named(text, spans, wanted):
+            # The target may be an entity of several words: explain the first.
+            return _with_tag(words[indices[0]], tag_name, target, labels)
     texts = [word.text for word in words]
-    wanted = named or target
+    wanted = word_name or target
     raise UserError(
         f"--target {target!r}: {wanted!r} is not a word of the text"
         f"{did_you_mean(wanted, texts)}: {listed(texts)}"
@@ -107,9 +107,10 @@ def _with_tag(
 
 
 def _decided(word: TaggedWord, labels: Sequence[str], scheme: Scheme) -> str:
-    """Return the tag that decided on a word.
+    """Return the model's tag for a word.
 
-    Where any tag follows any, an answer's ``B-`` may have been the model's ``I-``, as in IOB1.
+    If the scheme allows any transition, a ``B-`` in the answer may be an ``I-`` of the model, as in
+    IOB1.
     """
     if scheme != "any":
         return word.tag
@@ -120,19 +121,19 @@ def _decided(word: TaggedWord, labels: Sequence[str], scheme: Scheme) -> str:
 def _best_window(
     computed: Computed[TaggedText, Tensor, Tagging], word: TaggedWord
 ) -> tuple[int, int]:
-    """Return the window where a word has the most text around it, and its first token there.
+    """Return the window with the most context around a word, and the word's first token there.
 
-    It is the one from which ``word_probabilities`` takes the word.
+    ``word_probabilities`` takes the word's probabilities from the same window.
     """
     candidates = []
     for window, offsets in enumerate(computed.fitted.offsets):
         starts = offsets[:, 0]
-        of_text = np.flatnonzero(starts >= 0)  # without special tokens
-        inside = of_text[(starts[of_text] >= word.start) & (starts[of_text] < word.end)]
-        if len(inside):
-            first, last = inside[starts[inside] == starts[inside[0]]][[0, -1]].tolist()
-            around = min(first - of_text[0], of_text[-1] - last)
-            candidates.append((around, -window, first))
-    assert candidates  # or the word would have no scores
+        inner = np.flatnonzero(starts >= 0)  # excludes special tokens
+        tokens = inner[(starts[inner] >= word.start) & (starts[inner] < word.end)]
+        if len(tokens):
+            first, last = tokens[starts[tokens] == starts[tokens[0]]][[0, -1]].tolist()
+            context = min(first - inner[0], inner[-1] - last)
+            candidates.append((context, -window, first))
+    assert candidates  # otherwise the word has no scores
     _, window, position = max(candidates)
     return -window, position

@@ -1,9 +1,9 @@
-"""Texts that were generated, and their words.
+"""Explanation targets for generated texts and their words.
 
-What is explained is the log-probability of the tokens of a word, or of all, each after those before
-it. What was generated before a word stays as it is: only the text that was read is explained.
+The explained number is the log-probability of a word's tokens, or of all tokens, each given the
+tokens before it. The generated tokens before a word are fixed: only the source is explained.
 
-Shapes: N times that the example is in a batch, S tokens that were generated, V vocabulary.
+Shapes: N copies of the example in a batch, S generated tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,21 +27,21 @@ from heedful.tokens.translation import Side as SideTokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Generated:
-    """What was generated for one part of a text."""
+    """The generated text for one part of the source."""
 
     token_ids: tuple[int, ...]
     side: Side
-    """Its tokens, without the one that ends it."""
+    """Its tokens, without the end token."""
     ended: bool
 
 
 def answered(
     computed: Computed[Record, GenerationOutput, Any], target: str | None, tokenizer: Tokenizer
 ) -> Aim:
-    """Explain what a BERT wrote for a text that another read.
+    """Explain the text that a BERT encoder-decoder generated.
 
     Raises:
-        UserError: the target is no word of it.
+        UserError: the generated text does not contain the target.
     """
     parts = [_by_encoder(output, tokenizer) for output in computed.outputs]
     part, positions = _find(parts, target)
@@ -59,7 +59,7 @@ def translated(
     """Explain a translation.
 
     Raises:
-        UserError: the target is no word of it.
+        UserError: the translation does not contain the target.
     """
     parts = []
     for output in computed.outputs:
@@ -70,35 +70,35 @@ def translated(
     part, positions = _find(parts, target)
     tokens, text = _spelt(computed.fitted.pieces[part].ids[:-1].tolist(), tokenizer.source)
     ending = tokenizer.source.tokens[tokenizer.eos_token_id]
-    read = Side(name="text", texts=(text,), tokens=(*tokens, special(ending)))
+    source = Side(name="text", texts=(text,), tokens=(*tokens, special(ending)))
     names = (tokenizer.target.tokens[tokenizer.pad_token_id], ending)
     return _two_sided(
-        computed, part, parts[part], positions, target, read, (tokenizer.eos_token_id, *names)
+        computed, part, parts[part], positions, target, source, (tokenizer.eos_token_id, *names)
     )
 
 
 def continued(
     computed: Computed[Record, GenerationOutput, Any], target: str | None, tokenizer: Tokenizer
 ) -> Aim:
-    """Explain how a text goes on.
+    """Explain the continuation of a text.
 
     Raises:
-        UserError: the target is no word of what was generated.
+        UserError: the continuation does not contain the target.
     """
     (output,), (example,) = computed.outputs, computed.fitted.pieces
     generated = _by_encoder(output, tokenizer)
-    _, chosen = _find([generated], target)
-    # A text to continue stands between these, whatever the family's rows have around texts.
-    prompt, begun = example.ids[:-1], PairLayout(begin=(tokenizer.cls_token_id,))
-    read = side_of("text", [computed.record.text], computed.fitted.kept[0], tokenizer, begun)
-    after = tuple(replace(token, text=1, word=None) for token in generated.side.tokens)
+    _, indices = _find([generated], target)
+    # A prompt has only a start token, even if the family frames texts in another way.
+    prompt, layout = example.ids[:-1], PairLayout(begin=(tokenizer.cls_token_id,))
+    source = side_of("text", [computed.record.text], computed.fitted.kept[0], tokenizer, layout)
+    continuation = tuple(replace(token, text=1, word=None) for token in generated.side.tokens)
     token_ids = torch.tensor([*generated.token_ids, tokenizer.sep_token_id])  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         length = batch.inputs["input_ids"].shape[1]
-        firsts = torch.arange(len(positions), device=positions.device)[:, None] * length
-        logits = forward(**batch.inputs, positions=(firsts + positions).flatten()).logits
-        return _log_probability(logits.view(*positions.shape, -1), token_ids[chosen].to(positions))
+        row_starts = torch.arange(len(positions), device=positions.device)[:, None] * length
+        logits = forward(**batch.inputs, positions=(row_starts + positions).flatten()).logits
+        return _log_probability(logits.view(*positions.shape, -1), token_ids[indices].to(positions))
 
     return Aim(
         target=_words(target, "the text that was written"),
@@ -106,14 +106,14 @@ def continued(
         sides=(
             Side(
                 name="text and what was written",
-                texts=(*read.texts, *generated.side.texts),
-                tokens=(*read.tokens, *after),
+                texts=(*source.texts, *generated.side.texts),
+                tokens=(*source.tokens, *continuation),
             ),
         ),
         outputs=outputs,
         link="exp",
-        # Each token was generated at the one before it.
-        positions=tuple(len(prompt) - 1 + at for at in chosen),
+        # Each token was predicted at the position before it.
+        positions=tuple(len(prompt) - 1 + index for index in indices),
     )
 
 
@@ -121,123 +121,123 @@ def _two_sided(
     computed: Computed[Record, GenerationOutput, Any],
     part: int,
     generated: _Generated,
-    chosen: list[int],
+    indices: list[int],
     target: str | None,
-    read: Side,
+    source: Side,
     ends: tuple[int, str, str],
 ) -> Aim:
-    """Explain some tokens of what a decoder wrote for what an encoder read.
+    """Explain some output tokens of an encoder-decoder by its source tokens.
 
     Args:
         computed: the answer.
-        part: the part of the text.
-        generated: what was generated for it.
-        chosen: the numbers of the tokens.
-        target: what the user asked about.
-        read: what was read.
-        ends: the token id that ends a text, and as it stands in the vocabulary the one that a
-            decoder starts with, and the ending one.
+        part: index of the part of the source.
+        generated: the text generated for it.
+        indices: indices of the explained tokens.
+        target: the user's target.
+        source: the source tokens.
+        ends: id of the end token, and the vocabulary entries of the decoder start token and of the
+            end token.
     """
     end, start_piece, end_piece = ends
-    # The end of a text that was stopped has not been generated, and may have no position.
+    # If the length limit stopped the text, its end was not generated and may have no position.
     size = len(generated.token_ids) + generated.ended
     labels = torch.tensor([*generated.token_ids, end])[:size]  # (S,)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         rows = labels.to(batch.inputs["input_ids"]).expand(batch.num_examples, -1)  # (N, S)
         logits = forward(**batch.inputs, labels=rows).logits.view(*rows.shape, -1)  # (N, S, V)
-        return _log_probability(logits[:, chosen], rows[0, chosen])
+        return _log_probability(logits[:, indices], rows[0, indices])
 
-    back = replace(
+    read = replace(
         generated.side,
         name=f"{generated.side.name}, read back",
         tokens=(special(start_piece), *generated.side.tokens)[:size],
     )
-    wrote = replace(generated.side, tokens=(*generated.side.tokens, special(end_piece))[:size])
+    written = replace(generated.side, tokens=(*generated.side.tokens, special(end_piece))[:size])
     return Aim(
         target=_words(target, f"the {generated.side.name}"),
         examples=(replace(computed.fitted.pieces[part], labels=()),),
-        sides=(read,),
+        sides=(source,),
         outputs=outputs,
         link="exp",
-        generated=(back, wrote),
+        generated=(read, written),
         notes=window_notes(part, len(computed.outputs), "with what was written for it"),
     )
 
 
 def _log_probability(logits: Tensor, token_ids: Tensor) -> Tensor:
-    """Return the sum over some tokens. Shape (N, 1) for logits (N, P, V) and tokens (P,)."""
+    """Return the summed log-probability. Shape (N, 1) for logits (N, P, V) and tokens (P,)."""
     rows = token_ids.expand(len(logits), -1)[..., None]  # (N, P, 1)
     return logits.log_softmax(-1).gather(-1, rows).sum(1)
 
 
-def _words(target: str | None, every: str) -> str:
+def _words(target: str | None, whole: str) -> str:
     if target is None:
-        return every
+        return whole
     return f"the {'words' if len(target.split()) > 1 else 'word'} {target!r}"
 
 
 def _find(parts: Sequence[_Generated], target: str | None) -> tuple[int, list[int]]:
-    """Return which part has some words in a row, and the numbers of their tokens.
+    """Return the part that contains some consecutive words, and the indices of their tokens.
 
     Args:
-        parts: what was generated.
-        target: a word, or several; None is all of the first part.
+        parts: the generated texts.
+        target: a word, or several; None for all of the first part.
 
     Raises:
-        UserError: there are no such words.
+        UserError: no part contains them.
     """
     if target is None:
         first = parts[0]
         return 0, list(range(len(first.token_ids) + first.ended))
-    known = []
+    all_words = []
     for part, generated in enumerate(parts):
         text, words = generated.side.texts[0], _words_of(generated.side)
         spans = [_span(text, tokens) for tokens in words]
-        if chosen := words_named(text, spans, target):
-            return part, [at for word in chosen for at, _ in words[word]]
-        known += [text[start:end] for start, end in spans]
+        if word_indices := words_named(text, spans, target):
+            return part, [index for word in word_indices for index, _ in words[word]]
+        all_words += [text[start:end] for start, end in spans]
     raise UserError(
         f"--target {target!r} is not a word of what was written"
-        f"{did_you_mean(target, known)}: {listed(known)}"
+        f"{did_you_mean(target, all_words)}: {listed(all_words)}"
     )
 
 
 def _span(text: str, tokens: Sequence[tuple[int, Token]]) -> tuple[int, int]:
-    """Return where a word starts, without the space that its first token may have, and ends."""
+    """Return the start and end of a word, without the space that its first token may include."""
     start, end = tokens[0][1].start or 0, tokens[-1][1].end or 0
     return end - len(text[start:end].lstrip()), end
 
 
 def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
-    """Return the tokens of each word, with their numbers."""
+    """Return the tokens of each word, with their indices."""
     words: dict[int, list[tuple[int, Token]]] = {}
-    for at, token in enumerate(side.tokens):
+    for index, token in enumerate(side.tokens):
         if token.word is not None:
-            words.setdefault(token.word, []).append((at, token))
+            words.setdefault(token.word, []).append((index, token))
     return list(words.values())
 
 
 def _by_encoder(output: GenerationOutput, tokenizer: Tokenizer) -> _Generated:
-    """Return what was generated with the tokenizer of an encoder."""
+    """Return the text generated with an encoder's tokenizer."""
     best = output.hypotheses[0]
     ids, name = list(best.tokens), "text that was written"
     bare = tokenizer.text_of(ids)
-    for text in (bare, f" {bare}"):  # to some tokenizers a word begins with its space
+    for text in (bare, f" {bare}"):  # in some vocabularies, words start with a space
         if tokenizer.pieces(text).ids == ids:
             side = side_of(name, [text], [range(len(ids))], tokenizer, PairLayout())
             break
-    else:  # another way to cut the same text
+    else:  # the tokenizer would split this text differently
         spelt = [tokenizer.vocabulary.token(token_id) for token_id in ids]
-        side = _joined(name, spelt, [tokenizer.continues_word(at) for at in ids])
+        side = _joined(name, spelt, [tokenizer.continues_word(token_id) for token_id in ids])
     return _Generated(token_ids=tuple(ids), side=side, ended=best.ended)
 
 
-def _joined(name: str, pieces: Sequence[str], goes_on: Sequence[bool]) -> Side:
-    """Return a side whose text is its pieces, with spaces between."""
+def _joined(name: str, pieces: Sequence[str], continues_word: Sequence[bool]) -> Side:
+    """Return a side whose text is its tokens, separated by spaces."""
     tokens, start, word = [], 0, -1
-    for piece, inside in zip(pieces, goes_on, strict=True):
-        word += not inside or word < 0
+    for piece, continues in zip(pieces, continues_word, strict=True):
+        word += not continues or word < 0
         end = start + len(piece)
         tokens.append(Token(piece=piece, text=0, start=start, end=end, word=word))
         start = end + 1
@@ -248,11 +248,9 @@ def _spelt(token_ids: Sequence[int], tokenizer: SideTokenizer) -> tuple[tuple[To
     """Return tokens of one side of a translation, and their text."""
     text = tokenizer.decode(token_ids)
     spans = tokenizer.offsets(token_ids)
-    (numbers,) = word_numbers([spans], word_spans(text))
+    (words,) = word_numbers([spans], word_spans(text))
     tokens = (
         Token(piece=piece, text=0, start=start, end=end, word=word)
-        for piece, (start, end), word in zip(
-            tokenizer.pieces(token_ids), spans, numbers, strict=True
-        )
+        for piece, (start, end), word in zip(tokenizer.pieces(token_ids), spans, words, strict=True)
     )
     return tuple(tokens), text

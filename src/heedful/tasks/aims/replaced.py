@@ -1,6 +1,6 @@
-"""Words that look replaced.
+"""Explanation targets for replaced-token detection.
 
-Shapes: N times that the example is in a batch, T tokens.
+Shapes: N copies of the example in a batch, T tokens.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,14 @@ from heedful.tokens import Tokenizer
 def word(
     computed: Computed[Any, Tensor, Detected], target: str | None, tokenizer: Tokenizer
 ) -> Aim:
-    """Explain the logit of a word: whether it looks replaced.
+    """Explain the logit that a word is replaced.
 
-    Of several tokens it is the one that looks most so, where it has the most text around it.
+    For a word of several tokens, this is the token with the highest logit. Its window is the one
+    with the most context around the token.
 
     Args:
         computed: the answer.
-        target: the word; by default the one that looks most as if it was replaced.
+        target: the word; default: the one with the highest score.
         tokenizer: the model's tokenizer.
 
     Raises:
@@ -35,11 +36,11 @@ def word(
     record = computed.record
     assert isinstance(record, Record)
     chosen = _word(computed.answer, target)
-    known = most_context(computed.fitted, tokenizer)
-    words = tokens_of_words(record.text, sorted(known), tokenizer)
+    locations = most_context(computed.fitted, tokenizer)
+    words = tokens_of_words(record.text, sorted(locations), tokenizer)
     window, position = max(
-        (known[number] for number in words[chosen.start, chosen.end]),
-        key=lambda at: float(computed.outputs[at[0]][at[1]]),
+        (locations[number] for number in words[chosen.start, chosen.end]),
+        key=lambda location: float(computed.outputs[location[0]][location[1]]),
     )
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Answers that are slices of a context.
+"""Explanation targets for answers that are spans of a context.
 
-Shapes: N times that the example is in a batch, T tokens.
+Shapes: N copies of the example in a batch, T tokens.
 """
 
 import re
@@ -25,42 +25,42 @@ def span(
     tokenizer: Tokenizer,
     scores: Callable[[Callable[..., Any], Batch], Tensor],
 ) -> Aim:
-    """Explain how well an answer starts and ends where it does: the sum of both scores.
+    """Explain the score of an answer span: the sum of its start and end logits.
 
     Args:
         computed: the answer.
-        target: a slice of the context, where it scores highest if it stands there more than once;
-            by default the answer, or that there is none.
+        target: a span of the context, the occurrence with the highest score; default: the answer,
+            or no answer if that was given.
         tokenizer: the model's tokenizer.
-        scores: a model and a batch to both scores of each token, shape (N, T, 2).
+        scores: returns the start and end logits for a model and a batch, shape (N, T, 2).
 
     Raises:
-        UserError: there is no such slice, or it stands whole in no window.
+        UserError: the context has no such span, or no window contains the whole span.
     """
     record, answer = computed.record, computed.answer
-    slices: list[tuple[int | None, int | None]] = [(answer.start, answer.end)]
+    spans: list[tuple[int | None, int | None]] = [(answer.start, answer.end)]
     if target is not None:
         matches = re.finditer(f"(?={re.escape(target)})", record.context) if target else ()
-        slices = [(match.start(), match.start() + len(target)) for match in matches]
-        if not slices:
+        spans = [(match.start(), match.start() + len(target)) for match in matches]
+        if not spans:
             raise UserError(f"--target {target!r} is not a slice of the context")
-    places = [
+    candidates = [
         (float(output[ends[0], 0] + output[ends[1], 1]), -window, ends, (start, end))
         for window, output in enumerate(computed.outputs)
-        for start, end in slices
+        for start, end in spans
         if (ends := _ends(computed.fitted.offsets[window], start, end, tokenizer.layout))
         is not None
     ]
-    if not places:
+    if not candidates:
         raise UserError(f"--target {target!r} is not whole in any window that the model reads")
-    _, window, ends, (start, end) = max(places)
+    _, window, ends, (start, end) = max(candidates)
     window = -window
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
-        both = scores(forward, batch)  # (N, T, 2)
-        rows = torch.arange(len(positions), device=both.device)
+        logits = scores(forward, batch)  # (N, T, 2)
+        rows = torch.arange(len(positions), device=logits.device)
         first, last = positions.T
-        return (both[rows, first, 0] + both[rows, last, 1])[:, None]
+        return (logits[rows, first, 0] + logits[rows, last, 1])[:, None]
 
     texts = (record.question, record.context)
     return Aim(
@@ -81,11 +81,11 @@ def _ends(
     end: int | None,
     layout: PairLayout,
 ) -> tuple[int, int] | None:
-    """Return the first and the last token of a slice; of no answer the window's class token."""
+    """Return the first and last token of a span; for no answer, the class token twice."""
     if start is None or end is None:
-        silent = layout.class_position(len(offsets))
-        return silent, silent
-    inside = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 0] < end) & (offsets[:, 1] > start))
-    if not len(inside) or offsets[inside[0], 0] > start or offsets[inside[-1], 1] < end:
+        class_position = layout.class_position(len(offsets))
+        return class_position, class_position
+    tokens = np.flatnonzero((offsets[:, 0] >= 0) & (offsets[:, 0] < end) & (offsets[:, 1] > start))
+    if not len(tokens) or offsets[tokens[0], 0] > start or offsets[tokens[-1], 1] < end:
         return None
-    return int(inside[0]), int(inside[-1])
+    return int(tokens[0]), int(tokens[-1])

@@ -1,6 +1,6 @@
-"""Vectors of texts.
+"""Explanation targets for embeddings.
 
-Shapes: N times that the examples are in a batch, D width of a vector.
+Shapes: N copies of the examples in a batch, D embedding size.
 """
 
 from collections.abc import Callable
@@ -22,43 +22,43 @@ def vectors(
     tokenizer: Tokenizer,
     encode: Callable[[Callable[..., Any], Batch], Tensor],
 ) -> Aim:
-    """Explain the cosine of a pair, or how far the vector of a text reaches in its direction.
+    """Explain the cosine of a pair, or the projection of an embedding on its own direction.
 
     Args:
         computed: the answer.
-        target: nothing, for there is one number to explain.
+        target: must be None: there is only one number to explain.
         tokenizer: the model's tokenizer.
-        encode: a model and a batch to the vector of each example.
+        encode: returns the embedding of each example for a model and a batch.
 
     Raises:
-        UserError: a target is named.
+        UserError: a target is given.
     """
     if target is not None:
         raise UserError(f"--target {target!r}: an embed run has only one number; leave it out")
     fitted, record = computed.fitted, computed.record
     texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
     parts = [example.part for example in fitted.pieces]
-    firsts = [parts.index(number) for number in range(len(texts))]
+    first_windows = [parts.index(number) for number in range(len(texts))]
     sides = tuple(
         side_of(name, [text], fitted.kept[first], tokenizer)
-        for name, text, first in zip(("text", "other text"), texts, firsts, strict=False)
+        for name, text, first in zip(("text", "other text"), texts, first_windows, strict=False)
     )
     direction = F.normalize(computed.answer.vector, dim=0)  # (D,)
 
-    def reach(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
-        rows = encode(forward, batch)  # (N, D)
-        return rows @ direction.to(rows)[:, None]
+    def projection(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
+        embeddings = encode(forward, batch)  # (N, D)
+        return embeddings @ direction.to(embeddings)[:, None]
 
     def cosine(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
-        rows = encode(forward, batch)
-        return F.cosine_similarity(rows[::2], rows[1::2])[:, None]
+        embeddings = encode(forward, batch)
+        return F.cosine_similarity(embeddings[::2], embeddings[1::2])[:, None]
 
     single = len(texts) == 1
     return Aim(
         target="the vector, along its direction" if single else "how alike the two texts are",
-        examples=tuple(fitted.pieces[first] for first in firsts),
+        examples=tuple(fitted.pieces[first] for first in first_windows),
         sides=sides,
-        outputs=reach if single else cosine,
+        outputs=projection if single else cosine,
         notes=tuple(
             note
             for number in range(len(texts))

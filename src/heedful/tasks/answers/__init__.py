@@ -1,1 +1,1 @@
-"""What tasks answer with, where that is more than a few fields."""
+"""The answer types of the tasks that need more than a few fields."""

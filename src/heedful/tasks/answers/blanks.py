@@ -1,6 +1,6 @@
-"""What a pre-trained model answers: words for the masks of a text, or whether a text follows.
+"""Answers of masked language models: words for masks, or whether a text follows another.
 
-Shapes: B texts of a batch, T their length, N masks, M the most of one text, K candidates,
+Shapes: B texts of a batch, T their length, N masks, M maximum masks of a text, K candidates,
 V vocabulary.
 """
 
@@ -25,35 +25,35 @@ from heedful.task import Fit
 from heedful.tokens import Tokenizer
 
 _SPARE = 8
-"""Candidates computed beyond those that are wanted: special tokens among them are left out."""
+"""Number of extra candidates, so that enough remain after special tokens are removed."""
 
 _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """Where a mask was, in the text with the likeliest token for every mask."""
+    """The place of a mask in the filled text."""
 
     filled: str
-    """That text, the same one for all masks."""
+    """The text with the most probable token for every mask; the same for all masks."""
     start: int
-    """Where what was before the mask ends, the spaces at its end left out."""
+    """End of the text before the mask, without trailing spaces."""
     end: int
-    """Where what was after it begins."""
+    """Start of the text after the mask."""
     spaces: str
-    """Those before the mask."""
+    """The spaces before the mask."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
-    """What a token of the vocabulary is in a text."""
+    """A token of the vocabulary as part of a text."""
 
     token: str
-    """As it stands in the vocabulary."""
+    """As in the vocabulary."""
     text: str
-    """As it stands in a text."""
+    """As in a text."""
     joined: bool
-    """Whether it goes on a word, and stands close to it."""
+    """Whether it continues a word, so that no space precedes it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,23 +61,23 @@ class FilledToken:
     """A token for a mask."""
 
     word: Word
-    """The token, which other masks share."""
+    """The token; shared between masks."""
     score: float
     """Its probability."""
     slot: Slot = field(repr=False)
-    """Where the mask was."""
+    """The place of the mask."""
 
     @property
     def token(self) -> str:
-        """As it stands in the vocabulary."""
+        """As in the vocabulary."""
         return self.word.token
 
     @property
     def text(self) -> str:
-        """The text with this token for this mask, and the likeliest for every other.
+        """The text with this token for this mask, and the most probable token for all others.
 
-        It is put together when it is asked for: all of them would have as many characters as the
-        text, times its masks, times their candidates.
+        Built on access: the texts of all candidates together have text length x masks x candidates
+        characters.
         """
         slot = self.slot
         spaces = "" if self.word.joined else slot.spaces
@@ -86,13 +86,13 @@ class FilledToken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Blank:
-    """A mask of a text, and what may stand behind it."""
+    """A mask of a text, and candidate tokens for it."""
 
     start: int
-    """Where the mask stands in the text, in characters."""
+    """Start of the mask in the text, in characters."""
     end: int
     candidates: tuple[FilledToken, ...]
-    """The likeliest first; none where the mask is in a part of the text that was not read."""
+    """Most probable first; empty if the mask is in a part of the text that was not read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,18 +100,18 @@ class Filled:
     """The answer for one text or pair."""
 
     text: str | None
-    """The text with the likeliest token for every mask, each by itself; None for a pair."""
+    """The text with each mask's most probable token, chosen independently; None for a pair."""
     blanks: tuple[Blank, ...]
     """Its masks, in order."""
     next_sentence: float | None
     """Probability that the second text follows the first; None for a single text."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the filled text with each mask's tokens, or whether the second text follows."""
+        """Return the filled text with each mask's candidates, or the probability for a pair."""
         tokens = {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
         if self.next_sentence is not None:
             return {"next_sentence": round(self.next_sentence, 6)} | tokens
@@ -120,8 +120,12 @@ class Filled:
                 "start": blank.start,
                 "end": blank.end,
                 "candidates": [
-                    {"token": one.token, "score": round(one.score, 6), "text": one.text}
-                    for one in blank.candidates
+                    {
+                        "token": candidate.token,
+                        "score": round(candidate.score, 6),
+                        "text": candidate.text,
+                    }
+                    for candidate in blank.candidates
                 ],
             }
             for blank in self.blanks
@@ -139,12 +143,12 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
     Args:
         record: the text or pair.
         tokenizer: the model's tokenizer.
-        fit: what each example must fit into.
-        pairs: whether the model learnt to tell what follows.
+        fit: the length limit of each example.
+        pairs: whether the model predicts whether a text follows.
 
     Raises:
-        UserError: a text has no mask, a pair has an empty text, or the model knows nothing of
-            pairs; or it is too long and may not be cut.
+        UserError: a text has no mask; a pair has an empty text; the model does not support pairs;
+            or the record is too long and may not be cut.
     """
     if record.text_pair is None:
         return _encode_masks(record, tokenizer, fit)
@@ -162,9 +166,9 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
 def _encode_masks(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
     text, where = record.text, record.where
     pieces = tokenizer.pieces(text)
-    wrong = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
-    if wrong and (tokenizer.mask_token_id not in pieces.ids or wrong[0].startswith("[")):
-        raise UserError(f"{where}: {wrong[0]!r} is not a mask; write {tokenizer.mask_token}")
+    invalid = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
+    if invalid and (tokenizer.mask_token_id not in pieces.ids or invalid[0].startswith("[")):
+        raise UserError(f"{where}: {invalid[0]!r} is not a mask; write {tokenizer.mask_token}")
     if tokenizer.mask_token_id not in pieces.ids:
         raise UserError(
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
@@ -174,7 +178,7 @@ def _encode_masks(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Exam
 
 
 def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-    """Encode a text to ask about its tokens, a long one in windows that overlap by half.
+    """Encode a text for token predictions, with half-overlapping windows if it is long.
 
     Raises:
         UserError: it is too long and may not be cut.
@@ -182,12 +186,12 @@ def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Exampl
     pieces = tokenizer.pieces(record.text)
     offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (T, 2)
     layout = tokenizer.layout
-    room = fit.max_length - layout.size(pair=False)
+    limit = fit.max_length - layout.size(pair=False)
     with naming(record):
-        fitted = fit_text(range(len(pieces.ids)), limit=room, rule=fit.rule, stride=room // 2)
+        fitted = fit_text(range(len(pieces.ids)), limit=limit, rule=fit.rule, stride=limit // 2)
     examples, row_spans = [], []
     for part in fitted.pieces:
-        ids = layout.ids([pieces.ids[at] for at in part])
+        ids = layout.ids([pieces.ids[index] for index in part])
         examples.append(Example(ids=np.array(ids, dtype=np.int32)))
         row_spans.append(row_offsets(offsets[list(part)], layout))
     return Fitted(
@@ -202,27 +206,27 @@ def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Exampl
 def candidates(
     logits: Tensor, follows: Tensor | None, positions: Tensor, shape: torch.Size, top: int
 ) -> Tensor:
-    """Return the likeliest tokens of each mask, and whether the second text follows.
+    """Return the most probable tokens of each mask, and whether the second text follows.
 
     Args:
-        logits: of the masks' tokens. Shape (N, V).
-        follows: logits of what follows, if the model has them. Shape (B, 2).
-        positions: where the masks are, in the batch laid out as one row. Shape (N,).
+        logits: logits of the masked tokens. Shape (N, V).
+        follows: next-sentence logits, if the model has them. Shape (B, 2).
+        positions: flat indices of the masks in the batch. Shape (N,).
         shape: (B, T).
-        top: how many tokens are wanted for each mask.
+        top: number of tokens for each mask.
 
     Returns:
-        Shape (B, 1 + M, 2, K). At [:, 0, 0, 0] the probability that the second text follows; of
+        Shape (B, 1 + M, 2, K). At [:, 0, 0, 0] the probability that the second text follows; for
         each mask the token ids, then their probabilities.
     """
     best = logits.float().softmax(-1).topk(min(top + _SPARE, logits.shape[1]))  # each (N, K)
-    owner = on_host(positions) // shape[1]  # (N,)
-    counts = torch.bincount(owner, minlength=shape[0])  # (B,)
-    firsts = counts.cumsum(0) - counts
-    slot = torch.arange(len(owner), device=owner.device) - firsts[owner] + 1
-    owner, slot = send(owner, logits.device), send(slot, logits.device)
+    row_of = on_host(positions) // shape[1]  # (N,)
+    counts = torch.bincount(row_of, minlength=shape[0])  # (B,)
+    first_masks = counts.cumsum(0) - counts
+    slot = torch.arange(len(row_of), device=row_of.device) - first_masks[row_of] + 1
+    row_of, slot = send(row_of, logits.device), send(slot, logits.device)
     rows = best.values.new_zeros(shape[0], 1 + int(counts.max()), 2, best.values.shape[1])
-    rows[owner, slot] = torch.stack([best.indices.float(), best.values], dim=1)
+    rows[row_of, slot] = torch.stack([best.indices.float(), best.values], dim=1)
     if follows is not None:
         rows[:, 0, 0, 0] = follows.float().softmax(-1)[:, 0]
     return rows
@@ -235,13 +239,13 @@ def decode(
     settings: PredictSettings,
     tokenizer: Tokenizer,
 ) -> Filled:
-    """Choose tokens for the masks of a text, or say whether a pair's second text follows.
+    """Choose tokens for the masks of a text, or compute whether a pair's second text follows.
 
     Args:
         record: the text or pair.
         fitted: its examples.
-        outputs: rows of `candidates`, one for each example.
-        settings: how many tokens to give for each mask, and among which.
+        outputs: the row of `candidates` for each example.
+        settings: how many tokens to return for each mask, and optionally which to choose among.
         tokenizer: the model's tokenizer.
 
     Raises:
@@ -285,38 +289,38 @@ def decode(
 def _masks(
     text: str, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: Tokenizer
 ) -> tuple[list[tuple[int, int]], list[Tensor | None]]:
-    """Return where each mask is, and its candidates where it has the most text around it."""
+    """Return each mask's span, and its candidates from the window with the most context."""
     best: dict[tuple[int, int], tuple[int, Tensor]] = {}
     for example, offsets, output in zip(fitted.pieces, fitted.offsets, outputs, strict=True):
         masks = np.flatnonzero(example.ids == tokenizer.mask_token_id).tolist()
         for slot, position in enumerate(masks, start=1):
-            around = min(position, len(example.ids) - 1 - position)
+            context = min(position, len(example.ids) - 1 - position)
             start, end = offsets[position].tolist()
-            if around > best.get((start, end), (-1,))[0]:
-                best[start, end] = around, output[slot]
+            if context > best.get((start, end), (-1,))[0]:
+                best[start, end] = context, output[slot]
     pieces = tokenizer.pieces(text)
     spans = [
         span
-        for at, span in zip(pieces.ids, pieces.offsets, strict=True)
-        if at == tokenizer.mask_token_id
+        for token_id, span in zip(pieces.ids, pieces.offsets, strict=True)
+        if token_id == tokenizer.mask_token_id
     ]
     outputs_of_masks = [best[span][1] if span in best else None for span in spans]
     return [_without_spaces(text, *span) for span in spans], outputs_of_masks
 
 
 def _without_spaces(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a slice without the spaces at its ends, which some masks take along."""
+    """Return a span without the surrounding spaces that some mask tokens include."""
     mask = text[start:end].strip()
     start = text.index(mask, start)
     return start, start + len(mask)
 
 
-@lru_cache(maxsize=4)  # for each text the same
+@lru_cache(maxsize=4)  # the result is the same for each text
 def _target_ids(targets: tuple[str, ...], tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids of the tokens to choose among; none for all.
+    """Return the ids of the tokens to choose among; empty for all.
 
     Raises:
-        UserError: naming the first that is not a token of the vocabulary.
+        UserError: naming the first token that is not in the vocabulary.
     """
     ids = set()
     for target in targets:
@@ -334,14 +338,14 @@ def _target_ids(targets: tuple[str, ...], tokenizer: Tokenizer) -> frozenset[int
 def _tokens(
     output: Tensor | None, top: int, targets: frozenset[int], tokenizer: Tokenizer
 ) -> list[tuple[int, float]]:
-    """Return the ids of the likeliest tokens, special ones left out, and their probabilities."""
+    """Return ids and probabilities of the most probable tokens, excluding special tokens."""
     if output is None:
         return []
     special, size = set(tokenizer.all_special_ids), len(tokenizer)
     rows = [
-        (int(at), score)
-        for at, score in zip(*output.tolist(), strict=True)
-        if int(at) < size and int(at) not in special
+        (int(token_id), score)
+        for token_id, score in zip(*output.tolist(), strict=True)
+        if int(token_id) < size and int(token_id) not in special
     ]
     return [row for row in rows if not targets or row[0] in targets][:top]
 
@@ -360,34 +364,34 @@ def _fill(
     choices: Sequence[Sequence[tuple[int, float]]],
     tokenizer: Tokenizer,
 ) -> tuple[str, list[Slot]]:
-    """Put the likeliest tokens in the place of masks; one that goes on a word stands close to it.
+    """Fill masks with the most probable tokens; no space precedes a token that continues a word.
 
     Args:
         text: the text.
-        spans: where its masks are, in order.
-        choices: of each mask the likeliest token and its probability, or nothing.
+        spans: the spans of its masks, in order.
+        choices: the most probable token of each mask and its probability, or nothing.
         tokenizer: the model's tokenizer.
 
     Returns:
-        The text, and where each mask was in it.
+        The filled text, and the place of each mask in it.
     """
     parts: list[str] = []
     bounds = []
-    done = size = 0
-    for (start, end), likeliest in zip(spans, choices, strict=True):
-        bare = text[done:start].rstrip()
-        spaces = kept = text[done + len(bare) : start]
+    position = size = 0
+    for (start, end), best in zip(spans, choices, strict=True):
+        before = text[position:start].rstrip()
+        spaces = spaces_kept = text[position + len(before) : start]
         word = text[start:end]
-        if likeliest:
-            ((token_id, _),) = likeliest
+        if best:
+            ((token_id, _),) = best
             word = tokenizer.text_of([token_id])
-            kept = "" if tokenizer.continues_word(token_id) else spaces
-        begin = size + len(bare)
-        size = begin + len(kept) + len(word)
-        parts += bare, kept, word
+            spaces_kept = "" if tokenizer.continues_word(token_id) else spaces
+        begin = size + len(before)
+        size = begin + len(spaces_kept) + len(word)
+        parts += before, spaces_kept, word
         bounds.append((begin, size, spaces))
-        done = end
-    filled = "".join([*parts, text[done:]])
+        position = end
+    filled = "".join([*parts, text[position:]])
     return filled, [
         Slot(filled=filled, start=start, end=end, spaces=spaces) for start, end, spaces in bounds
     ]

@@ -1,4 +1,4 @@
-"""Possible answers to a question, and the one that is given, as users see them."""
+"""Candidate answers to a question, and the answer itself."""
 
 import math
 from collections.abc import Sequence
@@ -11,45 +11,45 @@ from heedful.decoding.spans import Span
 from heedful.errors import UserError
 
 CANDIDATES = 20
-"""Answers that share the probability, as many as in the published code of BERT."""
+"""Number of spans in the softmax, as in the published code of BERT."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """One possible answer."""
+    """A candidate answer."""
 
     answer: str | None
     """``context[start:end]``; None for no answer."""
     start: int | None
     end: int | None
     score: float
-    """Its probability among the best."""
+    """Its probability among the best candidates."""
 
     def row(self) -> dict[str, Any]:
-        """Return the fields ready for JSON."""
+        """Return the fields as JSON-serializable values."""
         score = round(self.score, 6)
         return {"answer": self.answer, "start": self.start, "end": self.end, "score": score}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpanAnswer(Candidate):
-    """The candidate that is given."""
+    """The answer to a question."""
 
     n_best: tuple[Candidate, ...]
-    """The likeliest candidates in order; no answer is one of them if the run may give none."""
+    """The most probable candidates in order; may include no answer if the run may give none."""
     best: str
-    """The likeliest one that is an answer, given or not; empty if there is nothing to read."""
+    """The best span, even if no answer is given; empty if the context has no tokens."""
     margin: float | None
-    """How far giving no answer outscores ``best``; None if the run always gives one."""
+    """Score of no answer minus the score of ``best``; None if the run always gives an answer."""
     tokens_total: int
-    """Tokens of the question and its context."""
+    """Number of tokens of the question and its context."""
     tokens_used: int
-    """Tokens the model was given: fewer only where ``long_text`` leaves some out."""
+    """Number of tokens that the model read; lower only if ``long_text`` cuts the context."""
     windows: int
-    """Windows the context was read in."""
+    """Number of windows of the context."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the answer and where it stands, and on request the likeliest of all."""
+        """Return the answer with its span, and on request the most probable candidates."""
         row = self.row()
         if everything:
             row["n_best"] = [candidate.row() for candidate in self.n_best]
@@ -58,34 +58,35 @@ class SpanAnswer(Candidate):
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the answer on one line, which is empty where there is none."""
+        """Return the answer on one line; empty for no answer."""
         return " ".join((self.answer or "").split())
 
 
 def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Candidate]:
-    """Turn scores into probabilities, which the best ``CANDIDATES`` and giving no answer share.
+    """Turn scores into probabilities: a softmax over the best ``CANDIDATES`` and no answer.
 
     Args:
-        context: what the spans are of.
-        spans: the best ones, best first. What comes after ``CANDIDATES`` of them changes nothing.
-        silence: score of giving no answer, which is then the last candidate; None if it is none.
+        context: the text of the spans.
+        spans: spans in decreasing order of score. Those after the first ``CANDIDATES`` are not part
+            of the normalisation.
+        silence: score of no answer, which becomes the last candidate; None to exclude it.
 
     Raises:
-        UserError: a score is not a number.
+        UserError: a score is NaN or infinite.
     """
-    silent = [] if silence is None else [silence]
+    no_answer = [] if silence is None else [silence]
     best = [span.score for span in spans[:CANDIDATES]]
-    scores = [span.score for span in spans] + silent
+    scores = [span.score for span in spans] + no_answer
     if not all(map(math.isfinite, scores)):
         raise UserError("the score of an answer is not a number; the model is damaged")
-    total = torch.tensor(best + silent, dtype=torch.float64).logsumexp(0)
-    shares = (torch.tensor(scores, dtype=torch.float64) - total).exp().tolist()
+    total = torch.tensor(best + no_answer, dtype=torch.float64).logsumexp(0)
+    probabilities = (torch.tensor(scores, dtype=torch.float64) - total).exp().tolist()
     candidates = [
         Candidate(
-            answer=context[span.start : span.end], start=span.start, end=span.end, score=share
+            answer=context[span.start : span.end], start=span.start, end=span.end, score=probability
         )
-        for span, share in zip(spans, shares, strict=False)
+        for span, probability in zip(spans, probabilities, strict=False)
     ]
     if silence is not None:
-        candidates.append(Candidate(answer=None, start=None, end=None, score=shares[-1]))
+        candidates.append(Candidate(answer=None, start=None, end=None, score=probabilities[-1]))
     return candidates

@@ -1,4 +1,4 @@
-"""What a tagger answers: the entities of a text, and each of its words with its tag."""
+"""Answers of a tagger: the entities of a text, and its words with their tags."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundEntity:
-    """An entity in a text: ``text[start:end]`` of what the user gave."""
+    """An entity: ``text[start:end]`` of the user's text."""
 
     label: str
     start: int
@@ -51,26 +51,26 @@ class TaggedWord:
     text: str
     tag: str
     labels: tuple[str, ...] = field(repr=False)
-    """Every tag."""
+    """All tags."""
     probabilities: tuple[float, ...] | None
-    """The probability of each; none for a word that the model was not given. Of characters that the
-    model reads as one word, that of the word."""
+    """The probability of each tag; None for a word that the model did not read. Several given words
+    that the tokenizer reads as one share its probabilities."""
 
     @property
     def scores(self) -> dict[str, float] | None:
-        """The probability of every tag, by its name."""
+        """The probability of each tag, by its name."""
         values = self.probabilities
         return None if values is None else dict(zip(self.labels, values, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaggedPiece:
-    """A piece that a word is cut into, and its likeliest tag, whatever stands beside it."""
+    """A subword and its most probable tag, ignoring the neighbouring tags."""
 
     number: int
-    """Its number among the pieces of the text, from 0."""
+    """Its index among the subwords of the text, from 0."""
     token: str
-    """As it stands in the vocabulary."""
+    """As in the vocabulary."""
     start: int
     end: int
     tag: str
@@ -83,26 +83,26 @@ class Tagging:
     """The answer for one text."""
 
     entities: tuple[FoundEntity, ...]
-    """In the order of the text, without overlap."""
+    """In text order, without overlap."""
     make_words: Callable[[], tuple[TaggedWord, ...]] = field(repr=False, compare=False)
-    """Makes `words`. Most callers want entities alone, and to make the words takes as long as to
-    find these."""
+    """Creates `words`. This takes as long as finding the entities, and most callers need only
+    entities."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
     windows: int
-    """Windows the text was read in; each word is taken from where it has most context."""
+    """Number of windows of the text; each word is taken from its most central window."""
     pieces: tuple[TaggedPiece, ...] | None = None
-    """If asked for, all pieces that the model was given."""
+    """If requested, all subwords that the model read."""
 
     @cached_property
     def words(self) -> tuple[TaggedWord, ...]:
-        """Every word of the text: those it was given as, else those of the run's rule."""
+        """All words of the text: the given ones, or else those defined by the run."""
         return self.make_words()
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the entities, and on request every word with the probability of every tag."""
+        """Return the entities, and on request each word with the probability of each tag."""
         row: dict[str, Any] = {
             "entities": [
                 {
@@ -140,7 +140,7 @@ class Tagging:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return CoNLL columns: a line for each word, with its tag; an empty line ends the text."""
+        """Return CoNLL columns: a line per word with its tag; an empty line ends the text."""
         return "".join(f"{word.text}\t{word.tag}\n" for word in self.words)
 
 
@@ -155,42 +155,42 @@ def tagging(
     tokens_used: int,
     windows: int,
 ) -> Tagging:
-    """Tag words with the likeliest sequence that may be, and gather entities.
+    """Tag words with the most probable valid sequence, and merge tags into entities.
 
     Args:
         record: the text.
-        words: all its words that the tokenizer does not drop, in order; what it reads as one word
-            is one, however it was given.
-        values: the probability of each tag, of the words that the model was given. Shape (L,).
+        words: all words that the tokenizer does not drop, in order. Given words that the tokenizer
+            reads as one are one word here.
+        values: the probabilities of the tags, for each word that the model read. Shape (L,).
         labels: the L tags.
-        scheme: what says which may follow which.
+        scheme: the tagging scheme, which defines the valid transitions.
         tokens_total: see `Tagging`.
         tokens_used: see `Tagging`.
         windows: see `Tagging`.
 
     Raises:
-        UserError: a probability is not a number.
+        UserError: a probability is NaN.
     """
     entities: list[FoundEntity] = []
     for was_read, group in groupby(words, key=values.__contains__):
-        if not was_read:  # and so no entity goes on behind it
+        if not was_read:  # no entity continues across unread words
             continue
-        run = list(group)
-        rows = np.array([values[word] for word in run])  # (W, L)
+        group_words = list(group)
+        rows = np.array([values[word] for word in group_words])  # (W, L)
         if not np.isfinite(rows).all():
             raise UserError("a predicted probability is not a number; the model is damaged")
         best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
-        sure = rows[np.arange(len(run)), best].tolist()
-        named = [labels[number] for number in best]
-        for first, last, label in entities_of([parse_tag(tag) for tag in named]):
-            start, end = run[first][0], run[last - 1][1]
+        scores = rows[np.arange(len(group_words)), best].tolist()
+        tags = [labels[number] for number in best]
+        for first, last, label in entities_of([parse_tag(tag) for tag in tags]):
+            start, end = group_words[first][0], group_words[last - 1][1]
             entities.append(
                 FoundEntity(
                     label=label,
                     start=start,
                     end=end,
                     text=record.text[start:end],
-                    score=sum(sure[first:last]) / (last - first),
+                    score=sum(scores[first:last]) / (last - first),
                 )
             )
     return Tagging(
@@ -210,15 +210,15 @@ def _tagged(
     labels: tuple[str, ...],
     scheme: Scheme,
 ) -> tuple[TaggedWord, ...]:
-    """Tag the words as they were given: an entity's first and its others, whatever was read as one.
+    """Tag the given words by the entities, even those that the tokenizer reads as one.
 
     Args:
         record: the text.
-        words: those that were read, in order.
-        entities: those that were found, in order.
-        values: the probability of each tag, of words that were read. Shape (L,).
+        words: the words that the model read, in order.
+        entities: the entities found, in order.
+        values: the probabilities of the tags, for each word that the model read. Shape (L,).
         labels: the L tags.
-        scheme: of the tags.
+        scheme: the tagging scheme.
     """
     tagged = words if record.words is None else record.words
     starts = [start for start, _ in tagged]
@@ -230,10 +230,10 @@ def _tagged(
         len(tagged),
         scheme,
     )
-    made = []
+    tagged_words = []
     for word, tag in zip(tagged, as_labels(tags, labels), strict=True):
         row = values.get(word if word in values else _holding(words, *word))
-        made.append(
+        tagged_words.append(
             TaggedWord(
                 start=word[0],
                 end=word[1],
@@ -243,11 +243,11 @@ def _tagged(
                 probabilities=None if row is None else tuple(row.tolist()),
             )
         )
-    return tuple(made)
+    return tuple(tagged_words)
 
 
 def _holding(words: Sequence[Word], start: int, end: int) -> Word:
-    """Return which of the words holds a slice of the text; the slice itself if none does."""
+    """Return the word that contains a slice of the text; the slice itself if there is none."""
     index = bisect_right(words, start, key=itemgetter(0)) - 1
     return words[index] if index >= 0 and words[index][1] >= end else (start, end)
 
@@ -259,24 +259,24 @@ def tagged_pieces(
     rule: LongText,
     tokenizer: Tokenizer,
 ) -> tuple[TaggedPiece, ...]:
-    """Tag each piece of a text by itself, where it has most context.
+    """Tag each subword of a text independently, in the window with the most context.
 
     Args:
         text: the text.
-        rows: of each window, the probability of each tag for each token, special tokens among them.
-            Shape (T, L) each.
+        rows: for each window, the tag probabilities of each token, including special tokens. Shape
+            (T, L) each.
         labels: the L tags.
-        rule: how the text was fitted to what the model is given at once.
+        rule: how the text was split or cut to the maximum length.
         tokenizer: the model's tokenizer.
     """
     pieces, layout = tokenizer.pieces(text), tokenizer.layout
     limit = len(rows[0]) - layout.size(pair=False)
     if limit < 1:
         return ()
-    numbers = fit_text(range(len(pieces.ids)), limit=limit, rule=rule, stride=limit // WINDOW_SHARE)
-    kept = nearest_windows([part[0] for part in numbers.pieces], limit)
+    parts = fit_text(range(len(pieces.ids)), limit=limit, rule=rule, stride=limit // WINDOW_SHARE)
+    kept = nearest_windows([part[0] for part in parts.pieces], limit)
     tagged = []
-    for part, row, window in zip(numbers.pieces, rows, kept, strict=True):
+    for part, row, window in zip(parts.pieces, rows, kept, strict=True):
         best = row[len(layout.begin) : len(layout.begin) + limit].max(-1)
         scores, tags = best.values.tolist(), best.indices.tolist()
         for number, score, tag in zip(part[window], scores[window], tags[window], strict=True):

@@ -1,4 +1,4 @@
-"""Texts that a model wrote, as answers, and their scores."""
+"""Generated texts as answers, and their scores."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from heedful.tasks.generation import GenerationOutput
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GeneratedText:
-    """One text that was written."""
+    """One generated text."""
 
     text: str
     score: float
-    """Log-probability of its tokens, after the length penalty."""
+    """Log-probability of its tokens, with the length penalty."""
     ended: bool
-    """Whether it came to an end of its own, rather than to --max-new-tokens."""
+    """Whether it has an end token, and was not stopped by --max-new-tokens."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the text ready for JSON."""
+        """Return the text as JSON-serializable values."""
         return {"text": self.text, "score": round(self.score, 6), "ended": self.ended}
 
 
@@ -34,21 +34,21 @@ class Generation:
     n_best: tuple[GeneratedText, ...]
     """Best first; samples in the order in which they were drawn."""
     log_likelihood: float
-    """Of the right text, if it is known: the sum over its tokens; else 0."""
+    """Sum of the log-probabilities of the reference text's tokens; 0 if there is none."""
     tokens_known: int
-    """Tokens of the right text; 0 if it is not known."""
+    """Number of tokens of the reference text; 0 if there is none."""
     tokens_total: int
-    """Tokens of the text to read."""
+    """Number of tokens of the source text."""
     tokens_used: int
-    """Tokens of it that the model was given."""
+    """Number of source tokens that the model read."""
 
     @property
     def text(self) -> str:
-        """The first of the texts, or nothing where only the right text was scored."""
+        """The first text; empty if only the reference text was scored."""
         return self.n_best[0].text if self.n_best else ""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the text with its score, and on request the others of the beam."""
+        """Return the text with its score, and on request the other hypotheses."""
         row: dict[str, Any] = self.n_best[0].to_dict() if self.n_best else {"text": ""}
         if everything and self.n_best:
             row["n_best"] = [text.to_dict() for text in self.n_best]
@@ -62,16 +62,18 @@ class Generation:
 def best_texts(
     outputs: Sequence[GenerationOutput], decode: Callable[[Sequence[int]], str]
 ) -> tuple[GeneratedText, ...]:
-    """Return the texts that were found, those of several parts joined: the best of each.
+    """Return the generated texts; for several parts, join the best text of each.
 
     Args:
-        outputs: of each part of the text that was read.
-        decode: tokens to text.
+        outputs: the output for each part of the source text.
+        decode: turns tokens into text.
     """
     parts = [
         [
-            GeneratedText(text=decode(one.tokens), score=one.score, ended=one.ended)
-            for one in output.hypotheses
+            GeneratedText(
+                text=decode(hypothesis.tokens), score=hypothesis.score, ended=hypothesis.ended
+            )
+            for hypothesis in output.hypotheses
         ]
         for output in outputs
     ]
@@ -87,9 +89,10 @@ def best_texts(
 
 
 class GenerationScores:
-    """Scores of texts: how likely the right ones were, and of pairs how near the written ones are.
+    """Accumulates the likelihood of reference texts, and for pairs the quality of generated texts.
 
-    BLEU and chrF are sacreBLEU's with their signatures, in lower case, since most BERTs write so.
+    BLEU and chrF are computed by sacreBLEU, with signatures, on lower-cased texts, since most BERTs
+    generate lower case.
     """
 
     def __init__(self, *, pairs: bool, bleu_tokenize: str) -> None:
@@ -101,7 +104,7 @@ class GenerationScores:
         self._references: list[str] = []
 
     def update(self, answers: Sequence[Generation], records: Sequence[Record]) -> None:
-        """Count answers to records whose texts to write are known."""
+        """Add answers to records with reference texts."""
         for answer, record in zip(answers, records, strict=True):
             self._log_likelihood += answer.log_likelihood
             self._tokens += answer.tokens_known
@@ -110,10 +113,10 @@ class GenerationScores:
                 self._references.append((record.labels or ("",))[0])
 
     def compute(self) -> dict[str, Any]:
-        """Return ``log_likelihood`` (a token's mean), ``perplexity``, and ``bleu`` and ``chrf``.
+        """Return ``log_likelihood`` (mean per token), ``perplexity``, and ``bleu`` and ``chrf``.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: nothing was added.
         """
         if not self._tokens:
             raise UserError("no texts to score: the data is empty")
@@ -129,6 +132,6 @@ class GenerationScores:
 
 
 def likelihood_scores(log_likelihood: float, tokens: int) -> dict[str, float]:
-    """Return the mean log-likelihood of a token, and the perplexity, from the sum over tokens."""
+    """Return the mean log-likelihood per token and the perplexity, from the sum over tokens."""
     mean = log_likelihood / tokens
     return {"log_likelihood": mean, "perplexity": math.exp(min(-mean, 700.0))}

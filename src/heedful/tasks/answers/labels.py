@@ -1,4 +1,4 @@
-"""What a classifier answers."""
+"""The answers of a classifier."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,25 +6,25 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """The answer for one text, or for one picture."""
+    """The answer for one text or picture."""
 
     label: str | list[str]
-    """The likeliest label; for a multi-label run every label whose probability is at least 0.5."""
+    """The most probable label; if multi-label, all labels with a probability of at least 0.5."""
     score: float | None
-    """Its probability, or its logit where raw numbers are asked for; none for a multi-label run."""
+    """Its probability, or its logit if ``raw``; None if multi-label."""
     scores: dict[str, float]
-    """The same of every label, in the order of the run's labels."""
+    """Probability or logit of each label, in the order of the run's labels."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens the model was given: fewer only where ``long_text`` leaves some out."""
+    """Number of tokens that the model read; lower only if ``long_text`` cuts the text."""
     windows: int
-    """Windows the text was read in; their probabilities are averaged."""
+    """Number of windows of the text; their probabilities are averaged."""
     picture: str | None = None
-    """The picture's file; None for a text, and for a picture that was in no file."""
+    """File name of the picture; None for a text, and for a picture in memory."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the label with its probability, and on request those of all labels."""
+        """Return the label with its score, and on request the scores of all labels."""
         row: dict[str, Any] = {} if self.picture is None else {"picture": self.picture}
         row["label"] = self.label
         if self.score is not None:
@@ -34,6 +34,6 @@ class Prediction:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the label, or labels with commas, on one line."""
+        """Return the label, or comma-separated labels, on one line."""
         labels = [self.label] if isinstance(self.label, str) else self.label
         return ",".join(" ".join(label.splitlines()) for label in labels)

@@ -1,4 +1,4 @@
-"""What a run of replaced tokens answers: which words of a text look replaced, and its scores.
+"""Answers of replaced-token detection: the words of a text that look replaced, and scores.
 
 Shapes: B texts of a batch, T their length.
 """
@@ -18,18 +18,18 @@ from heedful.tasks.answers.sequences import Scored
 from heedful.tokens import Tokenizer
 
 LOOKS_REPLACED = 0.5
-"""The probability from which on a word is said to look replaced."""
+"""Minimum probability of a word that counts as replaced."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Word:
-    """A word of a text: ``text[start:end]`` of what the user gave."""
+    """A word of a text: ``text[start:end]`` of the user's text."""
 
     start: int
     end: int
     text: str
     score: float
-    """The probability that it was replaced: the highest of its tokens."""
+    """The probability that it was replaced: the maximum over its tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,15 +37,15 @@ class Detected:
     """The answer for one text."""
 
     words: tuple[Word, ...]
-    """All its words that the model was given, in order."""
+    """All words that the model read, in order."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
 
     @property
     def replaced(self) -> tuple[Word, ...]:
-        """Those that look replaced."""
+        """The words that look replaced."""
         return tuple(word for word in self.words if word.score >= LOOKS_REPLACED)
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
@@ -65,48 +65,48 @@ def _rounded(word: Word) -> dict[str, Any]:
 
 
 def most_context(fitted: Fitted[Example], tokenizer: Tokenizer) -> dict[int, tuple[int, int]]:
-    """Return where each token of a text has most context: its window, and its position there.
+    """Return, for each token, the window with the most context and the token's position there.
 
     Args:
         fitted: the windows of the text.
         tokenizer: the model's tokenizer.
 
     Returns:
-        By the number of the token in the text.
+        By the index of the token in the text.
     """
     best: dict[int, tuple[int, int, int]] = {}
     first = len(tokenizer.layout.begin)
     for window, (example, kept) in enumerate(zip(fitted.pieces, fitted.kept, strict=True)):
-        for position, number in enumerate(kept[0], start=first):
-            around = min(position, len(example.ids) - 1 - position)
-            if around > best.get(number, (-1,))[0]:
-                best[number] = around, window, position
-    return {number: (window, position) for number, (_, window, position) in best.items()}
+        for position, index in enumerate(kept[0], start=first):
+            context = min(position, len(example.ids) - 1 - position)
+            if context > best.get(index, (-1,))[0]:
+                best[index] = context, window, position
+    return {index: (window, position) for index, (_, window, position) in best.items()}
 
 
 def tokens_of_words(
     text: str, numbers: Iterable[int], tokenizer: Tokenizer
 ) -> dict[tuple[int, int], list[int]]:
-    """Return the tokens of each word, by its start and end; a token that is a space is of none.
+    """Return the tokens of each word, by start and end; omit tokens that are whitespace.
 
     Args:
         text: the text.
-        numbers: of the tokens, in order, as they are in the text.
+        numbers: indices of tokens in the text, in order.
         tokenizer: the model's tokenizer.
     """
     words: dict[tuple[int, int], list[int]] = {}
     spans, offsets = piece_words(text, tokenizer)[1], tokenizer.pieces(text).offsets
-    for number in numbers:
-        if text[slice(*offsets[number])].strip():
-            start, end = spans[number].tolist()
-            words.setdefault((start, end), []).append(number)
+    for index in numbers:
+        if text[slice(*offsets[index])].strip():
+            start, end = spans[index].tolist()
+            words.setdefault((start, end), []).append(index)
     return words
 
 
 def decode(
     record: Record, fitted: Fitted[Example], outputs: Sequence[Tensor], tokenizer: Tokenizer
 ) -> Detected:
-    """Give each word of a text the probability that it was replaced.
+    """Compute the probability of each word that it was replaced.
 
     Args:
         record: the text.
@@ -115,17 +115,17 @@ def decode(
         tokenizer: the model's tokenizer.
 
     Raises:
-        UserError: a logit is not a number.
+        UserError: a logit is NaN or infinite.
     """
-    known = most_context(fitted, tokenizer)
-    chances = [output.float().sigmoid() for output in outputs]
-    if not all(chance.isfinite().all() for chance in chances):
+    locations = most_context(fitted, tokenizer)
+    probabilities = [output.float().sigmoid() for output in outputs]
+    if not all(probability.isfinite().all() for probability in probabilities):
         raise UserError("a probability is not a number; the model is damaged")
     scored: list[Word] = []
-    words = tokens_of_words(record.text, sorted(known), tokenizer)
-    for (start, end), numbers in words.items():
-        at = [known[number] for number in numbers]
-        score = max(float(chances[window][position]) for window, position in at)
+    words = tokens_of_words(record.text, sorted(locations), tokenizer)
+    for (start, end), tokens in words.items():
+        token_locations = [locations[token] for token in tokens]
+        score = max(float(probabilities[window][position]) for window, position in token_locations)
         scored.append(Word(start=start, end=end, text=record.text[start:end], score=score))
     return Detected(
         words=tuple(scored), tokens_total=fitted.tokens_total, tokens_used=fitted.tokens_used
@@ -134,29 +134,29 @@ def decode(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredReplaced:
-    """How well replaced tokens of a sequence were told from original ones."""
+    """Predictions of which tokens of a sequence were replaced."""
 
     filled: Scored
-    """How well the generator told the hidden tokens."""
+    """The generator's predictions of the hidden tokens."""
     tokens: int
-    """Tokens of the sequence."""
+    """Number of tokens of the sequence."""
     right: int
-    """Those that were told right: replaced or original."""
+    """Number of tokens classified correctly as replaced or original."""
     replaced: int
-    """Those that were replaced."""
+    """Number of replaced tokens."""
     flagged: int
-    """Those that looked replaced."""
+    """Number of tokens classified as replaced."""
     caught: int
-    """Those that were and looked replaced."""
+    """Number of replaced tokens classified as replaced."""
 
     @property
     def tokens_total(self) -> int:
-        """Tokens of the sequence."""
+        """Number of tokens of the sequence."""
         return self.filled.tokens_total
 
     @property
     def tokens_used(self) -> int:
-        """Tokens that the model was given."""
+        """Number of tokens that the model read."""
         return self.filled.tokens_used
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
@@ -167,12 +167,12 @@ class ScoredReplaced:
         }
 
     def plain(self) -> str:
-        """Return the share of the tokens that were told right."""
+        """Return the share of correctly classified tokens."""
         return f"{self.right / max(self.tokens, 1):.6f}"
 
 
 class ReplacedScores:
-    """Scores of sequences; see ``heedful.metrics.DetectionScores`` and ``LanguageScores``."""
+    """Accumulates ``heedful.metrics.DetectionScores`` and ``LanguageScores``."""
 
     def __init__(self) -> None:
         from heedful.metrics import DetectionScores, LanguageScores  # slow to import
@@ -180,13 +180,13 @@ class ReplacedScores:
         self._detected, self._filled = DetectionScores(), LanguageScores()
 
     def update(self, answers: Sequence[Any], records: Sequence[Example | Record]) -> None:
-        """Count sequences."""
+        """Add sequences."""
         scored = [answer for answer in answers if isinstance(answer, ScoredReplaced)]
         filled = [answer.filled for answer in scored]
         self._filled.update(
-            torch.tensor([one.loss for one in filled]),
-            torch.tensor([one.right for one in filled]),
-            torch.tensor([one.hidden for one in filled]),
+            torch.tensor([prediction.loss for prediction in filled]),
+            torch.tensor([prediction.right for prediction in filled]),
+            torch.tensor([prediction.hidden for prediction in filled]),
         )
         self._detected.update(
             *(

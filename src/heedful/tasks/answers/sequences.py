@@ -1,4 +1,4 @@
-"""How well a pre-trained model tells the hidden or next tokens of sequences, and their scores."""
+"""Scores of pre-training sequences: how well hidden or next tokens are predicted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ from heedful.tasks.counting import Counting
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """How well the hidden tokens of a sequence, and how its parts belong together, were told."""
+    """Predictions of the hidden tokens of a sequence, and of the relation of its segments."""
 
     text: str
-    """The sequence as a text, nothing hidden."""
+    """The sequence as text, without masks."""
     loss: float
-    """Sum of the losses of its hidden tokens, in nats."""
+    """Summed loss of its hidden tokens, in nats."""
     right: int
     hidden: int
     pair_right: bool | None
-    """Whether it was right of its two parts; None for a sequence that is no pair."""
+    """Whether the relation of its segments is predicted right; None without such a prediction."""
     tokens_total: int
     tokens_used: int
 
     @classmethod
     def of(cls, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Self:
-        """Name a sequence's numbers: loss, tokens told right, tokens hidden; of a pair one more."""
+        """Unpack loss, correct tokens, hidden tokens, and for pairs the correctness of the pair."""
         loss, right, count, *pair_right = numbers
         return cls(
             text=text,
@@ -50,15 +50,15 @@ class Scored:
         return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
-        """Return the loss of a hidden token."""
+        """Return the mean loss of a hidden token."""
         return f"{self.loss / max(self.hidden, 1):.6f}"
 
 
 def sequence_scores(pair_metric: str | None = None) -> Scores[Scored | Filled, Example | Record]:
-    """Return empty scores of sequences.
+    """Return a new, empty accumulator of scores of sequences.
 
     Args:
-        pair_metric: what the share of pairs that were told right is called; None for no pairs.
+        pair_metric: name of the accuracy on pairs; None for no pairs.
     """
     count = partial(_count_hidden, pairs=pair_metric is not None)
     return Counting(metrics.LanguageScores(pair_metric), count)
@@ -82,15 +82,15 @@ def _count_hidden(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Followed:
-    """How well each token of a sequence was told from those before it."""
+    """Predictions of each token of a sequence from the tokens before it."""
 
     text: str
-    """The sequence as a text."""
+    """The sequence as text."""
     loss: float
-    """Sum of the losses of its tokens, in nats."""
+    """Summed loss of its tokens, in nats."""
     right: int
     told: int
-    """How many there are; the first follows none."""
+    """Number of predicted tokens: all but the first."""
     tokens_total: int
     tokens_used: int
 
@@ -100,12 +100,12 @@ class Followed:
         return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
-        """Return the loss of a token."""
+        """Return the mean loss of a token."""
         return f"{self.loss / max(self.told, 1):.6f}"
 
 
 def next_scores() -> Scores[Any, Example | Record]:
-    """Return empty scores of sequences whose tokens were told from those before them."""
+    """Return a new, empty accumulator of scores of next-token prediction."""
     return Counting(metrics.NextTokenScores(), _count_next)
 
 
@@ -114,7 +114,7 @@ def _count_next(
 ) -> None:
     for answer, record in zip(answers, records, strict=True):
         if isinstance(answer, Followed) and isinstance(record, Example):
-            following = record.ids[1:]
-            if len(following) != answer.told:  # what begins a text is told by nothing
-                following = following[following != record.ids[0]]
-            scores.update(answer.loss, answer.right, following)
+            next_ids = record.ids[1:]
+            if len(next_ids) != answer.told:  # the start tokens of later texts are not predicted
+                next_ids = next_ids[next_ids != record.ids[0]]
+            scores.update(answer.loss, answer.right, next_ids)

@@ -1,4 +1,4 @@
-"""Translations: as answers, the links of their words to those of the text, and their scores."""
+"""Translations as answers, with word alignments, and their scores."""
 
 import re
 from collections import defaultdict
@@ -23,15 +23,15 @@ _LINE_END = re.compile(r"[\r\n]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Links:
-    """Which words of a text the words of its translation come from."""
+    """Alignments between the words of a text and of its translation."""
 
     source_words: tuple[Span, ...]
-    """Where the words of the text start and end in it; punctuation marks are words, too."""
+    """Start and end of each source word; punctuation marks are words too."""
     target_words: tuple[Span, ...]
-    """The same of the translation."""
+    """Start and end of each word of the translation."""
     links: tuple[tuple[int, int], ...]
-    """A word of the text and one of the translation, by their numbers: for each word of the
-    translation the one that it attended to most."""
+    """Pairs of a source word index and a target word index: for each word of the translation, the
+    source word with the highest attention weight."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,25 +41,25 @@ class Translation:
     n_best: tuple[GeneratedText, ...]
     """Best first; samples in the order in which they were drawn."""
     links: Links | None
-    """Of the first of them, if asked for, and if the tokenizer keeps the text as it is."""
+    """Alignments of the first translation, if requested and if the tokenizer preserves the text."""
     log_likelihood: float
-    """Of the right translation, if it is known: the sum over its tokens; else 0."""
+    """Sum of the log-probabilities of the reference translation's tokens; 0 if there is none."""
     tokens_known: int
-    """Tokens of the right translation; 0 if it is not known."""
+    """Number of tokens of the reference translation; 0 if there is none."""
     tokens_generated: int
-    """Tokens of the first translation, with the ending one of each part."""
+    """Number of tokens of the first translation, including the end token of each part."""
     tokens_total: int
-    """Tokens of the text."""
+    """Number of tokens of the text."""
     tokens_used: int
-    """Tokens of it that the model was given."""
+    """Number of tokens that the model read."""
 
     @property
     def text(self) -> str:
-        """The first of the translations."""
+        """The first translation."""
         return self.n_best[0].text
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the translation with its score, its links if asked for, and others on request."""
+        """Return the translation with its score and alignments, and on request all hypotheses."""
         row = self.n_best[0].to_dict()
         if self.links is not None:
             row |= {
@@ -72,7 +72,7 @@ class Translation:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the translation as one line, all its spaces kept."""
+        """Return the translation on one line, with all its spaces."""
         return _LINE_END.sub(" ", self.text)
 
 
@@ -86,23 +86,23 @@ def link_words(
     *,
     whole_words: bool = False,
 ) -> Links | None:
-    """Link the words of a translation to those of its text.
+    """Align the words of a translation with the words of its text.
 
     Args:
         text: the text.
-        source_ids: ids of each part of it, without the ending one.
+        source_ids: token ids of each part of the text, without the end token.
         translation: the translations of all parts, joined.
-        target_ids: ids of each of them.
-        attention: of each part, how much each id of the translation attended to each id of the
-            text, and to what follows those. Each of shape (S, E) with a larger E.
-        tokenizer: both sides of it.
-        whole_words: take the words of Chinese as a segmenter tells them, not each character.
+        target_ids: token ids of each part's translation.
+        attention: cross-attention weights of each part, from each target token to the source tokens
+            and to the end token and padding after them. Each of shape (S, E) with a larger E.
+        tokenizer: the source and target tokenizers.
+        whole_words: whether to segment Chinese into words, instead of single characters.
 
     Returns:
-        The links; None if the tokenizer does not keep the texts as they are.
+        The alignments; None if the tokenizer does not preserve the texts.
 
     Raises:
-        UserError: the segmenter is asked for, and is not installed.
+        UserError: the segmenter is needed, but is not installed.
     """
     source_spans = _source_spans(text, source_ids, tokenizer.source)
     target_spans = _piece_spans(translation, target_ids, tokenizer.target)
@@ -112,11 +112,11 @@ def link_words(
     target_words = word_spans(translation, whole=whole_words)
     source_owners = word_numbers(source_spans, source_words)
     target_owners = word_numbers(target_spans, target_words)
-    # Of each word of the translation alone what it attended to: of a long text that is little.
+    # Sparse rows: the tokens of a word attend to only one part of a long text.
     weights: list[defaultdict[int, float]] = [defaultdict(float) for _ in target_words]
     for targets, sources, rows in zip(target_owners, source_owners, attention, strict=True):
         for target, row in zip(targets, rows, strict=True):
-            for source, weight in zip(sources, row, strict=False):  # without end and padding
+            for source, weight in zip(sources, row, strict=False):  # skips end token and padding
                 if target is not None and source is not None:
                     weights[target][source] += float(weight)
     return Links(
@@ -133,23 +133,25 @@ def link_words(
 def _source_spans(
     text: str, parts: Sequence[Sequence[int]], tokenizer: Side
 ) -> list[list[Span]] | None:
-    """Do what `_piece_spans` does for a text that may have been cut into sentences.
+    """Like `_piece_spans`, for a text that may have been split into sentences.
 
-    Of its language code, with which each part begins, the later parts have nothing.
+    Each part starts with the language code, but only the first has it in the text.
     """
     if not tokenizer.language_code(text):
         return _piece_spans(text, parts, tokenizer) or _spans_between_spaces(text, parts, tokenizer)
-    bare = [*parts[:1], *(ids[1:] for ids in parts[1:])]
-    spans = _piece_spans(text, bare, tokenizer) or _spans_between_spaces(text, bare, tokenizer)
+    without_codes = [*parts[:1], *(ids[1:] for ids in parts[1:])]
+    spans = _piece_spans(text, without_codes, tokenizer) or _spans_between_spaces(
+        text, without_codes, tokenizer
+    )
     if spans is None:
         return None
-    return [*spans[:1], *([(0, 0), *of_part] for of_part in spans[1:])]
+    return [*spans[:1], *([(0, 0), *part_spans] for part_spans in spans[1:])]
 
 
 def _piece_spans(
     text: str, parts: Sequence[Sequence[int]], tokenizer: Side
 ) -> list[list[Span]] | None:
-    """Return where in a text the pieces of its parts are, or None if they are not in it."""
+    """Return the span in the text of each piece of each part, or None if a part is not found."""
     spans, start = [], 0
     for ids in parts:
         part = tokenizer.decode(ids)
@@ -164,10 +166,10 @@ def _piece_spans(
 def _spans_between_spaces(
     text: str, parts: Sequence[Sequence[int]], tokenizer: Side
 ) -> list[list[Span]] | None:
-    """Do the same where the parts have other spaces than the text, or none between lines."""
-    kept = [at for at, character in enumerate(text) if not character.isspace()]
-    compact = "".join(text[at] for at in kept)
-    kept.append(len(text))
+    """Like `_piece_spans`, for parts whose whitespace differs from that of the text."""
+    indices = [position for position, character in enumerate(text) if not character.isspace()]
+    compact = "".join(text[position] for position in indices)
+    indices.append(len(text))
     spans, start = [], 0
     for ids in parts:
         part = tokenizer.decode(ids)
@@ -179,17 +181,17 @@ def _spans_between_spaces(
             (start + counts[begin], start + counts[end]) for begin, end in tokenizer.offsets(ids)
         ]
         spans.append(
-            [(kept[begin], kept[max(begin, end - 1)] + (end > begin)) for begin, end in edges]
+            [(indices[begin], indices[max(begin, end - 1)] + (end > begin)) for begin, end in edges]
         )
         start += counts[-1]
     return spans
 
 
 class TranslationScores:
-    """Scores of translations: how near they are to the right ones, and how likely those were.
+    """Accumulates the quality of translations, and the likelihood of the references.
 
     Args:
-        bleu_tokenize: how BLEU splits texts into words; see `heedful.metrics.generation`.
+        bleu_tokenize: sacreBLEU tokenizer; see `heedful.metrics.generation`.
     """
 
     def __init__(self, bleu_tokenize: str) -> None:
@@ -200,7 +202,7 @@ class TranslationScores:
         self._references: list[str] = []
 
     def update(self, answers: Sequence[Translation], records: Sequence[Record]) -> None:
-        """Count answers to texts whose translations are known."""
+        """Add answers to texts with reference translations."""
         for answer, record in zip(answers, records, strict=True):
             self._log_likelihood += answer.log_likelihood
             self._known += answer.tokens_known > 0
@@ -210,13 +212,13 @@ class TranslationScores:
             self._references.append(record.text_pair or "")
 
     def compute(self) -> dict[str, Any]:
-        """Return sacreBLEU's scores with their signatures, and the right ones' likelihood.
+        """Return sacreBLEU scores with their signatures, and the likelihood of the references.
 
-        ``log_likelihood`` is a token's mean. Where it could not be told for all translations,
-        ``likelihood_items`` says of how many it is.
+        ``log_likelihood`` is the mean per token. If some references could not be scored,
+        ``likelihood_items`` is the number of those that were.
 
         Raises:
-            UserError: nothing was counted.
+            UserError: nothing was added.
         """
         if not self._texts:
             raise UserError("no translations to score: the data is empty")

@@ -1,6 +1,6 @@
-"""Vectors of texts, and of their tokens.
+"""Embeddings of texts and of their tokens.
 
-Shapes: T tokens, D width of a vector.
+Shapes: T tokens, D embedding size.
 """
 
 from collections.abc import Sequence
@@ -17,31 +17,31 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Embedding:
-    """The answer for one text, or a pair."""
+    """The answer to one text or pair."""
 
     vector: Tensor
-    """Of the text, or the first text of a pair. Shape (D,), fp32."""
+    """Embedding of the text, or of the first text of a pair. Shape (D,), fp32."""
     vector_pair: Tensor | None
-    """Of the second text of a pair."""
+    """Embedding of the second text of a pair."""
     tokens_total: int
-    """Tokens of the text, or of both."""
+    """Number of tokens of all texts."""
     tokens_used: int
-    """Tokens the model was given."""
+    """Number of tokens that the model read."""
     windows: int
-    """Windows the text was read in, or both were; their vectors are averaged."""
+    """Number of windows of all texts; the embeddings of a text's windows are averaged."""
     token_vectors: tuple[Tensor, ...] | None = None
-    """If asked for, of the text, or of both, a vector of each token that was read, special tokens
-    among them. Shape (T, D) each."""
+    """If requested, for each text the vectors of all tokens that were read, including special
+    tokens. Shape (T, D) each."""
 
     @property
     def similarity(self) -> float | None:
-        """The cosine between the two vectors of a pair, from -1 to 1."""
+        """The cosine similarity of a pair, from -1 to 1."""
         if self.vector_pair is None:
             return None
         return float(F.cosine_similarity(self.vector, self.vector_pair, dim=0))
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
-        """Return the vector, or of a pair how alike its texts are, and its vectors if wanted."""
+        """Return the embedding; for a pair the similarity, and on request the embeddings."""
         row: dict[str, Any] = {}
         if self.similarity is not None:
             row["similarity"] = round(self.similarity, 6)
@@ -54,7 +54,7 @@ class Embedding:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the vector's numbers between spaces, or of a pair how alike its texts are."""
+        """Return the embedding, space-separated; for a pair the similarity."""
         if self.similarity is not None:
             return f"{self.similarity:.6f}"
         return " ".join(f"{value:.7f}" for value in self.vector.tolist())
@@ -65,16 +65,16 @@ def _numbers(vector: Tensor) -> list[float]:
 
 
 def join_windows(rows: Sequence[Tensor], text: str, tokenizer: Tokenizer) -> Tensor:
-    """Put a text's windows together, each token from where it has most context. Shape (T, D)."""
+    """Join the windows of a text; take each token from its most central window. Shape (T, D)."""
     if len(rows) == 1:
         return rows[0]
     layout = tokenizer.layout
     limit = len(rows[0]) - layout.size(pair=False)
     (ids,) = tokenizer.encode_batch([text])
     starts = window_starts(len(ids), limit, limit // WINDOW_SHARE)
-    begin = len(layout.begin)
+    num_begin = len(layout.begin)
     inner = [
-        row[begin : begin + limit][part]
+        row[num_begin : num_begin + limit][part]
         for row, part in zip(rows, nearest_windows(starts, limit), strict=True)
     ]
-    return torch.cat([rows[0][:begin], *inner, rows[-1][begin + limit :]])
+    return torch.cat([rows[0][:num_begin], *inner, rows[-1][num_begin + limit :]])

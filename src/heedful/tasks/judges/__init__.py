@@ -1,1 +1,1 @@
-"""How the answers of each task are judged; a task's ``judge`` chooses one of these."""
+"""Judges for the answers of each task; each task's ``judge`` method selects one."""

@@ -1,4 +1,4 @@
-"""Judges of what is either right or wrong: labels, choices, answers to questions."""
+"""Judges of answers that are right or wrong: labels, choices, answers to questions."""
 
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
-    """Judge answers of one label each."""
-    numbers = {label: float(number) for number, label in enumerate(labels)}
+    """Judge answers of a single-label classifier."""
+    indices = {label: float(index) for index, label in enumerate(labels)}
 
     def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
         assert isinstance(answer.label, str)
@@ -34,7 +34,7 @@ def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
             right=right,
             worth=float(right),
             confidence=answer.score,
-            counts=(numbers[truth], numbers[answer.label], answer.score),
+            counts=(indices[truth], indices[answer.label], answer.score),
             decisions=((answer.score, right),),
         )
 
@@ -42,26 +42,26 @@ def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
 
 
 def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
-    """Judge answers of any number of labels, of which each is decided by itself."""
+    """Judge answers of a multi-label classifier, with a separate decision for each label."""
 
     def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
         truth = sorted(set(labels).intersection(record.labels or ()))
         hits = [(label in truth) == (label in answer.label) for label in labels]
-        sure = [max(score, 1 - score) for score in answer.scores.values()]
+        confidences = [max(score, 1 - score) for score in answer.scores.values()]
         return Judgement(
             where=record.where,
             texts=record.texts,
             truth=truth,
-            answer=sorted(answer.label),  # two runs may know the labels in another order
+            answer=sorted(answer.label),  # the label order may differ between runs
             right=all(hits),
             worth=sum(hits) / len(hits),
-            confidence=min(sure),
+            confidence=min(confidences),
             counts=(
                 *(float(label in truth) for label in labels),
                 *(float(label in answer.label) for label in labels),
                 float(all(hits)),
             ),
-            decisions=tuple(zip(sure, hits, strict=True)),
+            decisions=tuple(zip(confidences, hits, strict=True)),
         )
 
     return Judge(
@@ -94,7 +94,7 @@ def choices() -> "Judge[Choice, Choices]":
 
 
 def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
-    """Judge answers to questions by the scores of SQuAD, or of CMRC 2018.
+    """Judge answers to questions by the metrics of SQuAD or CMRC 2018.
 
     Args:
         no_answer: whether the model may give no answer.

@@ -1,4 +1,4 @@
-"""Judges of entities: which are right, and what kind of mistake each wrong one is."""
+"""Judges of entities: which are right, and the type of each error."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -9,19 +9,19 @@ from heedful.reading.tagging import TaggedText
 from heedful.tasks.answers.entities import Tagging
 
 Span = tuple[int, int, str]
-"""Start, end and type of an entity, in characters."""
+"""Start, end and type of an entity; offsets in characters."""
 
 
 def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
-    """Judge the entities of texts, exact to the character.
+    """Judge the entities of texts; their boundaries must match exactly.
 
     Args:
-        types: those that the run knows.
+        types: the entity types of the run.
     """
 
     def judge(answer: Tagging, record: TaggedText) -> Judgement:
-        true: list[Span] = [(one.start, one.end, one.label) for one in record.entities or ()]
-        scores = {(one.start, one.end, one.label): one.score for one in answer.entities}
+        true: list[Span] = [(item.start, item.end, item.label) for item in record.entities or ()]
+        scores = {(item.start, item.end, item.label): item.score for item in answer.entities}
         hits = set(true) & scores.keys()
         return Judgement(
             where=record.where,
@@ -50,46 +50,46 @@ def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
 def mistakes(
     true: Sequence[Span], predicted: Sequence[Span]
 ) -> list[tuple[str, Span | None, Span | None]]:
-    """Tell the kinds of mistakes apart, each with the true and the predicted entity.
+    """Classify errors; return the true and the predicted entity of each.
 
-    ``type``: the right characters under another type. ``boundary``: the right type over other
-    characters that share some. ``boundary and type``: both. ``missed`` and ``invented``: nothing
-    was predicted there, or nothing is there. Each entity is part of at most one mistake.
+    ``type``: right boundaries, wrong type. ``boundary``: right type, overlapping but wrong
+    boundaries. ``boundary and type``: both. ``missed`` and ``invented``: only a true or only a
+    predicted entity. Each entity is part of at most one error.
 
     Args:
-        true: entities that do not overlap.
-        predicted: the same.
+        true: true entities, which do not overlap.
+        predicted: predicted entities, which do not overlap.
     """
-    left = [span for span in true if span not in predicted]
+    missed = [span for span in true if span not in predicted]
     wrong = [span for span in predicted if span not in true]
-    # The likest first: the same characters, then the same type, then the longest common part.
-    near = sorted(
+    # Most similar pairs first: by boundaries, then by type, then by the length of the overlap.
+    candidates = sorted(
         (span[:2] != other[:2], span[2] != other[2], -_common(span, other), span, other)
-        for span in left
+        for span in missed
         for other in wrong
         if _common(span, other) > 0
     )
-    result: list[tuple[str, Span | None, Span | None]] = []
-    for moved, renamed, _, span, other in near:
-        if span in left and other in wrong:
-            left.remove(span)
+    errors: list[tuple[str, Span | None, Span | None]] = []
+    for wrong_boundary, wrong_type, _, span, other in candidates:
+        if span in missed and other in wrong:
+            missed.remove(span)
             wrong.remove(other)
-            kind = " and ".join(["boundary"] * moved + ["type"] * renamed)
-            result.append((kind, span, other))
-    result += [("missed", span, None) for span in left]
-    return result + [("invented", None, span) for span in wrong]
+            kind = " and ".join(["boundary"] * wrong_boundary + ["type"] * wrong_type)
+            errors.append((kind, span, other))
+    errors += [("missed", span, None) for span in missed]
+    return errors + [("invented", None, span) for span in wrong]
 
 
 def _doubtful(text: str, scores: Mapping[Span, float], hits: Set[Span]) -> str | None:
-    """Name the surest wrong entity, or else the least sure one, that can be told from others."""
+    """Name the most confident wrong entity, else the least confident one; skip ambiguous names."""
     wrong = sorted((span for span in scores if span not in hits), key=lambda span: -scores[span])
-    order = wrong or sorted(scores, key=scores.__getitem__)
-    names = (_name(text, start, end) for start, end, _ in order)
+    ranked = wrong or sorted(scores, key=scores.__getitem__)
+    names = (_name(text, start, end) for start, end, _ in ranked)
     return next((name for name in names if name is not None), None)
 
 
 def _name(text: str, start: int, end: int) -> str | None:
-    """Return the first word of an entity, and those after it that tell it from one before."""
+    """Return the shortest run of words at an entity's start whose first occurrence is there."""
     ends = [word.end() for word in re.finditer(r"\S+", text)]
     ends = [start + len(text[start:end].split()[0]), *(stop for stop in ends if stop > start)]
     names = (text[start:stop] for stop in ends)

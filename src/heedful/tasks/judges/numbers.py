@@ -1,4 +1,4 @@
-"""Judges of numbers, of how alike texts are, and of the search for a text's partner."""
+"""Judges of predicted numbers, of text similarity, and of the retrieval of a text's partner."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def estimates() -> "Judge[Estimate, Record]":
-    """Judge numbers by how far they are from the true ones."""
+    """Judge numbers by their distance to the true ones."""
 
     def judge(answer: "Estimate", record: Record) -> Judgement:
         truth = target(record)
@@ -39,28 +39,28 @@ def estimates() -> "Judge[Estimate, Record]":
 
 
 def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
-    """Judge vectors of pairs: by the pairs' scores if they have some, else by who is nearest.
+    """Judge embeddings of pairs: by similarity for scored pairs, else by retrieval of the partner.
 
-    For the latter all vectors are kept, since any of them may be nearer.
+    Retrieval keeps all embeddings in memory, since any text may be the nearest.
 
     Args:
-        scale: the scores that were learnt as cosines of 0 and 1, if any were.
+        scale: the scores that map to cosines of 0 and 1, if trained on scored pairs.
     """
 
     def judged(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
         answered = iter(answered)
         for first in answered:
-            rest = chain([first], answered)
+            items = chain([first], answered)
             if first[1].labels is None:
-                yield from _partners(rest)
+                yield from _partners(items)
             else:
-                yield from (_similarity(answer, record, scale) for answer, record in rest)
+                yield from (_similarity(answer, record, scale) for answer, record in items)
 
     def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
         if columns.shape[1] == 1:
             return measures.neighbours(columns, weights)
         scores = measures.correlations(columns, weights)
-        return {name: scores[name] for name in ("spearman", "pearson")}  # the usual one first
+        return {name: scores[name] for name in ("spearman", "pearson")}  # the default metric first
 
     return Judge(judged=judged, measure=measure)
 
@@ -84,20 +84,20 @@ def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | 
 
 
 def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
-    queries, right, records = [], [], []
+    queries, truth, records = [], [], []
     candidates: dict[str, torch.Tensor] = {}
-    numbers: dict[str, int] = {}
+    indices: dict[str, int] = {}
     for answer, record in answered:
         text, vector = record.text_pair or "", answer.vector_pair
         assert vector is not None
         queries.append(F.normalize(answer.vector, dim=0))
         candidates.setdefault(text, F.normalize(vector, dim=0))
-        right.append(numbers.setdefault(text, len(numbers)))
+        truth.append(indices.setdefault(text, len(indices)))
         records.append(record)
     if not records:
         return
     texts, vectors = list(candidates), torch.stack(list(candidates.values()))  # (M, D)
-    for ranked, record in zip(partners(torch.stack(queries), vectors, right), records, strict=True):
+    for ranked, record in zip(partners(torch.stack(queries), vectors, truth), records, strict=True):
         yield Judgement(
             where=record.where,
             texts=record.texts,

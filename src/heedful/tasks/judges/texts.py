@@ -1,4 +1,4 @@
-"""Judges of texts: written ones beside the right ones, and how likely known ones are."""
+"""Judges of texts: generated texts against references, and the likelihood of given texts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from heedful.tasks.answers.translations import Translation
 
 
 def generated(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> Judge[Any, Record]:
-    """Judge texts beside the right ones, each by its chrF.
+    """Judge generated texts against references, each by its chrF.
 
     Args:
-        cased: whether capital letters matter.
-        translated: whether the right text is the record's second one, rather than its label.
-        bleu_tokenize: how BLEU splits texts into words.
+        cased: whether scores are case-sensitive.
+        translated: whether the reference is the record's second text instead of its label.
+        bleu_tokenize: sacreBLEU tokenizer.
     """
     metrics = text_metrics(cased=cased, tokenize=bleu_tokenize)
     names = list(metrics)
@@ -51,7 +51,7 @@ def _statistics(metrics: Mapping[str, Any], text: str, reference: str) -> list[l
 
 
 def continued() -> Judge[Generation, Record]:
-    """Judge how likely plain texts are, each by the mean of its tokens."""
+    """Judge the likelihood of plain texts, each by the mean log-probability of its tokens."""
 
     def judge(answer: Generation, record: Record) -> Judgement:
         return Judgement(
@@ -69,7 +69,7 @@ def continued() -> Judge[Generation, Record]:
 
 
 def replaced_tokens() -> Judge[ScoredReplaced, object]:
-    """Judge how well replaced tokens of sequences were told from original ones."""
+    """Judge the detection of replaced tokens in sequences."""
 
     def judge(answer: ScoredReplaced, record: object) -> Judgement:
         filled = answer.filled
@@ -93,7 +93,7 @@ def replaced_tokens() -> Judge[ScoredReplaced, object]:
 
 
 def followed() -> Judge[Followed, object]:
-    """Judge how well each token of sequences was told from those before it."""
+    """Judge the prediction of each token of a sequence from the tokens before it."""
 
     def judge(answer: Followed, record: object) -> Judgement:
         return Judgement(
@@ -111,10 +111,10 @@ def followed() -> Judge[Followed, object]:
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
-    """Judge how well the hidden tokens of sequences were told.
+    """Judge the prediction of the hidden tokens of sequences.
 
     Args:
-        pair_metric: what the share of pairs that were told right is called; None for no pairs.
+        pair_metric: name of the accuracy on pairs; None for no pairs.
     """
 
     def judge(answer: Scored, record: object) -> Judgement:

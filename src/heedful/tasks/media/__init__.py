@@ -1,4 +1,4 @@
-"""What a task's items are: texts, or pictures. A task that takes either asks its medium."""
+"""Input modalities: texts or pictures. Tasks that support both delegate to a `Medium`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,14 +12,13 @@ from heedful.settings import ColumnSettings
 from heedful.task import Fit, Input, Recipe, Start
 
 LabelsOf = Callable[[Any], tuple[float, ...]]
-"""A record to the labels of its examples."""
+"""Returns the labels of a record, for all its examples."""
 
 
 class Medium(Protocol):
-    """What reads items, and turns them into what a model reads.
+    """Reads records of one modality, and encodes them for a model.
 
-    Where a method has a ``reader`` it is what a run folder says of this: a tokenizer, or an
-    ``ViTImageProcessor``.
+    A ``reader`` is the preprocessor of the run folder: a tokenizer, or a ``ViTImageProcessor``.
     """
 
     @property
@@ -32,7 +31,7 @@ class Medium(Protocol):
 
     @property
     def plural(self) -> str:
-        """What items are called."""
+        """The noun for items in messages."""
 
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
@@ -40,21 +39,21 @@ class Medium(Protocol):
         """Stream records; see ``Task.read``."""
 
     def records(self, items: Sequence[Any], first: int) -> list[Any]:
-        """Make records without truth; see ``Task.from_texts``."""
+        """Make unlabelled records; see ``Task.from_texts``."""
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
-        """Load or make the reader, and a model that decides between labels."""
+        """Load or create the reader and a model that classifies into labels."""
 
     def encode(
         self, records: Iterable[Any], reader: Any, fit: Fit, labels: LabelsOf | None
     ) -> Iterator[Fitted[Example]]:
-        """Turn records into examples; see ``Task.encode``."""
+        """Encode records; see ``Task.encode``."""
 
     def sides(self, record: Any, fitted: Fitted[Example], window: int, reader: Any) -> Side:
         """Return the tokens of an example of a record, for explanations."""
 
     def cover(self, reader: Any, side: Side) -> Cover | None:
-        """Return what makes tokens show nothing; None where they can be left out."""
+        """Return a function that hides tokens; None if tokens can simply be removed."""
 
     def batch(
         self,
@@ -63,4 +62,4 @@ class Medium(Protocol):
         targets: dict[str, Tensor],
         draw: Draw | None,
     ) -> Batch:
-        """Put examples together; see ``Task.batch``."""
+        """Collate examples; see ``Task.batch``."""

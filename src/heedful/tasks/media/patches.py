@@ -16,7 +16,7 @@ from heedful.images.processor import ViTImageProcessor
 
 
 def side_of_picture(example: Example, reader: ViTImageProcessor) -> Side:
-    """Return the tokens of a picture, each patch named by its row and column, from 1."""
+    """Return the tokens of a picture; the name of a patch is its row and column, from 1."""
     rows, columns = grid_of(len(example.ids) - 1, reader.size)
     names = [f"{row},{column}" for row in range(1, rows + 1) for column in range(1, columns + 1)]
     tokens, start = [special("[CLS]")], 0
@@ -33,11 +33,11 @@ def side_of_picture(example: Example, reader: ViTImageProcessor) -> Side:
 
 
 def grid_of(patches: int, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the rows and columns of so many patches, whose sides are nearest to each other.
+    """Return the number of rows and columns of patches, chosen to make patches most nearly square.
 
     Args:
-        patches: how many.
-        size: rows and columns of pixels.
+        patches: number of patches.
+        size: height and width in pixels.
     """
     shapes = [(rows, patches // rows) for rows in range(1, patches + 1) if patches % rows == 0]
     return min(shapes, key=lambda shape: abs(np.log(size[0] / shape[0] * shape[1] / size[1])))
@@ -50,24 +50,24 @@ def covered(
     reader: ViTImageProcessor,
     grid: tuple[int, int],
 ) -> Example:
-    """Paint some patches in the colour that the model reads as 0.
+    """Paint patches in the colour that is normalised to 0.
 
     Args:
         example: a picture.
-        gone: True for a patch to paint; the class token stays. Shape (T,).
-        reader: says that colour.
+        gone: True for each patch to paint; the class token is ignored. Shape (T,).
+        reader: the image processor, which defines the colour.
         grid: rows and columns of patches.
     """
     pixels = _pixels(example, reader).copy()
-    high, wide = reader.size[0] // grid[0], reader.size[1] // grid[1]
-    painted = gone[1:].reshape(grid).repeat(high, 0).repeat(wide, 1)  # (Y, X), or less at an edge
+    height, width = reader.size[0] // grid[0], reader.size[1] // grid[1]
+    painted = gone[1:].reshape(grid).repeat(height, 0).repeat(width, 1)  # (Y, X), less at an edge
     area = pixels[:, : painted.shape[0], : painted.shape[1]]
     area[:, painted] = reader.zero[:, None]
     return replace(example, pixels=pixels.ravel())
 
 
 def _pixels(example: Example, reader: ViTImageProcessor) -> NDArray[np.uint8]:
-    """Return shape (C, Y, X)."""
+    """Return the pixels. Shape (C, Y, X)."""
     assert example.pixels is not None
     return example.pixels.reshape(reader.channels, *reader.size)
 
@@ -75,7 +75,7 @@ def _pixels(example: Example, reader: ViTImageProcessor) -> NDArray[np.uint8]:
 def _png(pixels: NDArray[np.uint8]) -> str:
     from PIL import Image
 
-    shown = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
+    array = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     stream = BytesIO()
-    Image.fromarray(np.ascontiguousarray(shown)).save(stream, "PNG")
+    Image.fromarray(np.ascontiguousarray(array)).save(stream, "PNG")
     return base64.b64encode(stream.getvalue()).decode("ascii")

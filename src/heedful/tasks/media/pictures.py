@@ -1,4 +1,4 @@
-"""Pictures, from folders of one folder a label, or from files."""
+"""Picture input: labelled folders with a subfolder per label, or single files."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,18 +25,18 @@ from heedful.tasks.media import LabelsOf
 from heedful.tasks.media.patches import covered, side_of_picture
 
 ARCH = "vit"
-"""The family of models from scratch."""
+"""Model family for training from scratch."""
 
 SHIFT = 0.1
-"""How far pictures are moved where a model learns from scratch, unless told otherwise."""
+"""Default maximum shift of pictures when training from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pictures:
-    """Pictures, read by a ViT; see ``Medium``."""
+    """Picture input for a ViT; see ``Medium``."""
 
     shift: float = 0.0
-    """The share of a side by which pictures are moved at random to learn from."""
+    """Maximum random shift of training pictures, as a share of the side length."""
 
     example = "picture.png"
     plural = "pictures"
@@ -52,7 +52,7 @@ class Pictures:
         """Stream the pictures of folders.
 
         Raises:
-            UserError: a format of texts is named, or there is no such folder.
+            UserError: a text format is given, or a folder does not exist.
         """
         if Path("-") in paths:
             raise UserError("pictures are not read from standard input: give files, or a folder")
@@ -61,7 +61,7 @@ class Pictures:
         return read_pictures(paths, labelled=labelled)
 
     def records(self, items: Sequence[Any], first: int) -> list[Picture]:
-        """Make records of files' names, or of the bytes of files.
+        """Make records from file names or file contents.
 
         Raises:
             UserError: an item is neither.
@@ -77,10 +77,10 @@ class Pictures:
         return pictures
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
-        """Load a model that reads pictures, or make one.
+        """Load a picture model, or create one from scratch.
 
         Raises:
-            UserError: it reads no pictures, or an option is one of texts.
+            UserError: the model does not read pictures, or a text option is given.
         """
         options, data = recipe.options, recipe.data
         assert isinstance(options, ClassifySettings)
@@ -100,15 +100,15 @@ class Pictures:
         fit: Fit,
         labels: LabelsOf | None,
     ) -> Iterator[Fitted[Example]]:
-        """Turn each picture into an example.
+        """Encode each picture as one example.
 
         Raises:
-            UserError: one cannot be read, naming it.
+            UserError: a picture cannot be read; names it.
         """
         for record in records:
-            numbers = () if labels is None else labels(record)
+            label_values = () if labels is None else labels(record)
             pixels = reader.read(record.content, record.source)
-            example = picture_example(pixels, fit.max_length, numbers)
+            example = picture_example(pixels, fit.max_length, label_values)
             yield Fitted(pieces=[example], tokens_total=fit.max_length, tokens_used=fit.max_length)
 
     def sides(
@@ -118,11 +118,11 @@ class Pictures:
         window: int,
         reader: ViTImageProcessor,
     ) -> Side:
-        """Return the class token and the patches, each named by its row and column."""
+        """Return the class token and the patches; the name of a patch is its row and column."""
         return side_of_picture(fitted.pieces[window], reader)
 
     def cover(self, reader: ViTImageProcessor, side: Side) -> Cover:
-        """Return what paints patches in the colour that the model reads as 0."""
+        """Return a function that paints patches in the colour that is normalised to 0."""
         assert side.picture is not None
         return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))
 
@@ -133,18 +133,18 @@ class Pictures:
         targets: dict[str, Tensor],
         draw: Draw | None,
     ) -> Batch:
-        """Put pictures together, moved at random where they are learnt from."""
+        """Collate pictures, with random shifts in training."""
         return collate_pictures(examples, reader, targets=targets, shift=self.shift, draw=draw)
 
 
 def shift_of(options: ClassifySettings) -> float:
-    """Return by which share of a side pictures are moved."""
+    """Return the maximum shift of pictures, as a share of the side length."""
     default = 0.0 if options.preset is None else SHIFT
     return default if options.shift is None else options.shift
 
 
 def _refuse(data: DataSettings, options: ClassifySettings) -> None:
-    """Refuse options that change nothing where pictures are read, or nothing of this model."""
+    """Refuse options without effect on pictures or on a trained model."""
     if options.preset is None:
         why = "is for a model from scratch: give --preset too"
         left_out(options, ("patch_size", "grey"), why)
@@ -154,7 +154,7 @@ def _refuse(data: DataSettings, options: ClassifySettings) -> None:
 
 
 def _check_size(side: int, *patch: int) -> None:
-    """Refuse pictures that are not whole patches: what is left at an edge would not be read.
+    """Refuse an image size that is not a multiple of the patch size: an edge would be ignored.
 
     Raises:
         UserError: naming the option.
@@ -167,7 +167,7 @@ def _check_size(side: int, *patch: int) -> None:
 def _fresh(
     data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
 ) -> tuple[Model, ViTImageProcessor]:
-    """Make a model from scratch."""
+    """Create a model from scratch."""
     family = FAMILIES[ARCH]
     presets = family.presets()
     assert options.preset is not None
@@ -183,11 +183,11 @@ def _fresh(
         "id2label": dict(enumerate(labels)),
         "problem_type": problem_type,
     }
-    kind = family.config_class()
+    config_class = family.config_class()
     if data.dropout is not None:
-        values |= dict.fromkeys(kind.DROPOUTS, data.dropout)
+        values |= dict.fromkeys(config_class.DROPOUTS, data.dropout)
     values["encoder_stride"] = values["patch_size"]
-    model: Model = family.model_class("sequence").from_config(kind(**values))
+    model: Model = family.model_class("sequence").from_config(config_class(**values))
     half = (0.5,) * channels
     return model, ViTImageProcessor(size=(side, side), image_mean=half, image_std=half)
 
@@ -195,7 +195,7 @@ def _fresh(
 def _loaded(
     data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
 ) -> tuple[Model, ViTImageProcessor]:
-    """Load a model, with a fresh classifier unless it has one for the same labels."""
+    """Load a model, with a fresh classification head unless its head has the same labels."""
     folder = resolve(data.model, data.revision)
     config = read_config(folder)
     if FAMILIES[config.MODEL_TYPE].reads != "pictures":

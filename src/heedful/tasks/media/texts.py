@@ -1,4 +1,4 @@
-"""Texts, and pairs of texts."""
+"""Text input: single texts and pairs."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """Texts of tables, read by an encoder of words; see ``Medium``."""
+    """Text input for an encoder; see ``Medium``."""
 
     pairs: bool | None
-    """Whether an item is a pair of texts; None: it may be."""
+    """Whether an item is a pair of texts; None for either."""
 
     plural = "text"
 
     @property
     def example(self) -> str:
-        """A text, or two."""
+        """Example command-line arguments."""
         return text_example(pairs=self.pairs)
 
     @property
@@ -51,36 +51,36 @@ class Texts:
         return read_table(paths, columns, labelled=labelled)
 
     def records(self, items: Sequence[Text], first: int) -> list[Record]:
-        """Make records of texts or pairs."""
+        """Make records from texts or pairs."""
         return text_records(items, first)
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
-        """Load an encoder, with a fresh classifier unless it has one for the same labels."""
+        """Load an encoder, with a fresh classification head unless its head has the same labels."""
         return start_encoder(
             recipe,
             head="sequence",
             id2label=dict(enumerate(labels)),
             problem_type=problem_type,
-            # A classifier for other labels, or for these in another order, would mislead.
+            # The head must be for the same labels in the same order.
             fresh_head=learnt_labels(recipe.data) != labels,
         )
 
     def encode(
         self, records: Iterable[Record], reader: Tokenizer, fit: Fit, labels: LabelsOf | None
     ) -> Iterator[Fitted[Example]]:
-        """Turn each record into one example, or several where a long text is read in windows."""
+        """Encode each record: one example, or one per window of a long text."""
         return encode_texts(records, reader, fit, pairs=self.pairs, labels=labels)
 
     def sides(
         self, record: Record, fitted: Fitted[Example], window: int, reader: Tokenizer
     ) -> Side:
-        """Return the pieces of a window."""
+        """Return the tokens of a window."""
         texts = [record.text] if record.text_pair is None else [record.text, record.text_pair]
         name = "text" if len(texts) == 1 else "texts"
         return side_of(name, texts, fitted.kept[window], reader)
 
     def cover(self, reader: Tokenizer, side: Side) -> None:
-        """Return None: words can be left out."""
+        """Return None: tokens of a text can be removed."""
 
     def batch(
         self,
@@ -89,7 +89,7 @@ class Texts:
         targets: dict[str, Tensor],
         draw: Draw | None,
     ) -> Batch:
-        """Pad examples to the longest of them."""
+        """Collate examples and pad them to the longest."""
         return collate(
             examples,
             pad_id=reader.pad_token_id,

@@ -1,4 +1,4 @@
-"""What pre-training can learn from running text: a file and a line of the table for each."""
+"""Pre-training objectives on plain text: one file and one table entry each."""
 
 from heedful.settings.tasks import ObjectiveName as ObjectiveName
 from heedful.tasks.objectives.clm import NextWords
@@ -17,4 +17,4 @@ OBJECTIVES: dict[ObjectiveName, Objective] = {
     "clm": NextWords(),
     "plm": PermutedWords(),
 }
-"""All objectives, by the name that users give."""
+"""All objectives, by their user-visible names."""

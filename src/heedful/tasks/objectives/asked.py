@@ -1,4 +1,4 @@
-"""What a finished run of an objective is asked, and how it answers.
+"""The inference interface of a finished pre-training run.
 
 Shapes: B examples of a batch.
 """
@@ -22,38 +22,38 @@ from heedful.tokens import Tokenizer
 
 
 class Asked(Protocol):
-    """How texts are answered for."""
+    """Answers for texts with a pre-trained model."""
 
     @property
     def abilities(self) -> frozenset[Ability]:
-        """What only some runs can do; see ``Task``."""
+        """What the run supports; see ``Task``."""
 
     @property
     def answer_options(self) -> frozenset[str]:
-        """Fields of ``PredictSettings`` that decide its answers; see ``Task``."""
+        """Fields of ``PredictSettings`` that affect its answers; see ``Task``."""
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The texts that it is asked about."""
+        """Its input texts."""
 
     @property
     def example(self) -> str:
-        """What a user may put after ``heedful predict RUN`` to try it."""
+        """Example arguments to ``heedful predict RUN``."""
 
     def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text that is asked about.
+        """Encode a text.
 
         Raises:
-            UserError: nothing can be said of it.
+            UserError: the model has no answer for such a text.
         """
 
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples that are asked about."""
+        """Collate and pad examples."""
 
     def answer(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Any] | Tensor:
-        """Return what `decode` wants of each example; of a tensor, one row."""
+        """Return the input of `decode` for each example; a tensor has a row for each."""
 
     def decode(
         self,
@@ -63,7 +63,7 @@ class Asked(Protocol):
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Answer:
-        """Turn what was computed for each example of a record into the answer."""
+        """Turn the outputs for all examples of a record into the answer."""
 
     def aim(
         self,
@@ -71,15 +71,15 @@ class Asked(Protocol):
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Say by which number of the model an answer is explained; see ``Task``."""
+        """Return the model output by which an answer is explained; see ``Task``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Blanks:
-    """Which words stand behind masks, and of a pair whether its texts belong together."""
+    """Fills masks, and for pairs predicts whether their texts belong together."""
 
     pairs: bool
-    """Whether the model tells of pairs, too."""
+    """Whether the model also predicts on pairs."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"fill"})
     answer_options: ClassVar[frozenset[str]] = frozenset({"targets", "top"})
@@ -87,7 +87,7 @@ class Blanks:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, or where it tells of pairs one or two."""
+        """A text; or one or two, if the model also predicts on pairs."""
         text, following = Input(name="text"), Input(name="following text", optional=True)
         return (text, following) if self.pairs else (text,)
 
@@ -95,16 +95,16 @@ class Blanks:
         """Encode a text with masks, or a pair.
 
         Raises:
-            UserError: a text has no mask, or a pair is not what it tells of.
+            UserError: a text has no mask, or the model does not support pairs.
         """
         return blanks.encode(record, tokenizer, fit, pairs=self.pairs)
 
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples, and find their masks."""
+        """Collate and pad examples, and find their masks."""
         return hidden.ask_masks(examples, tokenizer)
 
     def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the likeliest tokens of masks, and what is told of pairs.
+        """Return the most probable tokens of masks, and the predictions on pairs.
 
         See `blanks.candidates` for the shape.
         """
@@ -121,7 +121,7 @@ class Blanks:
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Filled:
-        """Choose what stands behind the masks of a text, or say what is told of a pair."""
+        """Choose tokens for the masks of a text, or return the prediction on a pair."""
         return blanks.decode(record, fitted, outputs, settings, tokenizer)
 
     def aim(

@@ -1,8 +1,8 @@
-"""Next words: what follows the words before it, as decoders learn (Radford et al. 2018, 3.1).
+"""Causal language modelling: next-token prediction, as for decoders (Radford et al. 2018, 3.1).
 
-Answers are those of ``train generate`` from plain text: a run goes on with texts.
+A run answers like ``train generate`` on plain text: it continues texts.
 
-Shapes: B sequences of a batch, T their length, N tokens that follow another, V vocabulary.
+Shapes: B sequences of a batch, T their length, N tokens that have a next token, V vocabulary.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ _CONTINUES = Generate(pairs=False)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continued:
-    """How texts go on; see ``Asked``."""
+    """Continues texts; see ``Asked``."""
 
     abilities: ClassVar[frozenset[Ability]] = _CONTINUES.abilities
     answer_options: ClassVar[frozenset[str]] = _CONTINUES.answer_options
@@ -45,7 +45,7 @@ class Continued:
     example: ClassVar[str] = '"The cat sat on"'
 
     def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
-        """Encode a text to go on with.
+        """Encode a text to continue.
 
         Raises:
             UserError: it is a pair.
@@ -57,13 +57,13 @@ class Continued:
         return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
 
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples."""
+        """Collate and pad examples."""
         return _CONTINUES.batch(examples, tokenizer, None)
 
     def answer(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
-        """Go on with texts."""
+        """Continue texts."""
         return _CONTINUES.compute(model, batch, settings)
 
     def decode(
@@ -74,7 +74,7 @@ class Continued:
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Generation:
-        """Turn tokens into texts."""
+        """Decode tokens into texts."""
         return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
 
     def aim(
@@ -83,13 +83,13 @@ class Continued:
         target: str | None,
         tokenizer: Tokenizer,
     ) -> Aim:
-        """Explain a word that was written, or all of them."""
+        """Explain a word of the generated text, or the whole text."""
         return _CONTINUES.aim(computed, target, tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NextWords:
-    """Which word follows those before it; see ``Objective``."""
+    """Causal language modelling; see ``Objective``."""
 
     metrics: ClassVar[tuple[str, ...]] = ("log_likelihood", "next_accuracy")
     mixes_documents: ClassVar[bool] = False
@@ -106,32 +106,32 @@ class NextWords:
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
-        """Cut full sequences, one text after another."""
+        """Cut full sequences from the concatenated texts."""
         return running_texts(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Pad, and keep the texts of a sequence apart.
+        """Pad, and prevent attention between the texts of a sequence.
 
-        The N tokens that another follows in its text stand at ``positions`` of the inputs, in the
-        batch laid out as one row. The targets are ``tokens``, what follows them, (N,).
+        The input ``positions`` are the flat indices in the batch of the N tokens that have a next
+        token in the same text. The targets are ``tokens``, the next tokens, (N,).
         """
         batch = hidden.pad(examples, tokenizer)
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
-        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        begin = tokenizer.cls_token_id
-        following = F.pad(ids[:, 1:], (0, 1))  # (B, T)
-        follows = F.pad(real[:, 1:], (0, 1))
-        if begin != tokenizer.sep_token_id:
-            follows &= following != begin  # no text says which comes next
-        inputs = {"positions": follows.flatten().nonzero().squeeze(1)}
-        inputs |= keep_apart(ids, None if mask is None else real, begin, causal=True)
-        targets = {"tokens": following[follows]}
+        is_token = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        start_id = tokenizer.cls_token_id
+        next_ids = F.pad(ids[:, 1:], (0, 1))  # (B, T)
+        has_next = F.pad(is_token[:, 1:], (0, 1))
+        if start_id != tokenizer.sep_token_id:
+            has_next &= next_ids != start_id  # do not predict the start of the next text
+        inputs = {"positions": has_next.flatten().nonzero().squeeze(1)}
+        inputs |= keep_apart(ids, None if mask is None else is_token, start_id, causal=True)
+        targets = {"tokens": next_ids[has_next]}
         return replace(hidden.with_inputs(batch, inputs), targets=targets)
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Followed:
-        """Name a sequence's numbers."""
+        """Wrap the scores of a sequence."""
         total, right, count = numbers
         return Followed(
             text=text,
@@ -143,13 +143,13 @@ class NextWords:
         )
 
     def scores(self) -> Scores[Any, Any]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return next_scores()
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences."""
+        """Return the judge of sequences."""
         return judges.followed()
 
     def card(self, masked: str) -> str:
-        """Say what a run does."""
+        """Describe the run for its model card."""
         return "Goes on with a text, word by word; learnt from running text."

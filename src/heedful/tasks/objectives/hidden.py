@@ -1,6 +1,6 @@
-"""What all objectives with hidden tokens share: hiding, and telling what stood there.
+"""Shared code of objectives that hide tokens: masking, losses and scores.
 
-Functions with ``self`` are methods of objectives; see ``Objective``.
+Functions with a ``self`` parameter become methods of objectives; see ``Objective``.
 
 Shapes: B sequences of a batch, T their length, N hidden tokens, V vocabulary.
 """
@@ -30,30 +30,30 @@ MASKED = {
     "n-gram": "words in a row",
     "entity": "entities and phrases",
 }
-"""What is masked together, for the model card."""
+"""Unit of masking, for the model card."""
 
 
 def hide(
     examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
 ) -> Batch:
-    """Hide tokens, and pad.
+    """Mask tokens, and pad.
 
-    The N hidden tokens stand at ``positions`` of the inputs, in the batch laid out as one row. The
-    targets are ``tokens``, (N,).
+    The flat indices of the N hidden tokens in the batch are the input ``positions``. The targets
+    are ``tokens``, (N,).
     """
-    assert rule is not None  # of an objective that hides
+    assert rule is not None  # the objective hides tokens
     hidden = [
         hide_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
         for example, index in zip(examples, draw.rows, strict=True)
     ]
-    seen = [
+    masked = [
         replace(example, ids=ids.astype(np.int32))
         for example, (ids, _) in zip(examples, hidden, strict=True)
     ]
-    batch = pad(seen, tokenizer)
+    batch = pad(masked, tokenizer)
     truth = np.full(batch.inputs["input_ids"].shape, IGNORED)  # (B, T)
-    for line, (_, labels) in zip(truth, hidden, strict=True):
-        line[: len(labels)] = labels
+    for row, (_, labels) in zip(truth, hidden, strict=True):
+        row[: len(labels)] = labels
     positions = np.flatnonzero(truth != IGNORED)  # (N,)
     return replace(
         with_inputs(batch, {"positions": torch.from_numpy(positions)}),
@@ -62,92 +62,92 @@ def hide(
 
 
 def pad(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-    """Pad examples."""
+    """Collate and pad examples."""
     return collate(
         examples, pad_id=tokenizer.pad_token_id, closing_type=tokenizer.layout.closing_type
     )
 
 
 def ask_masks(examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-    """Pad examples, and find their masks: ``positions`` as in `hide`."""
+    """Collate and pad examples; add the ``positions`` of their masks, as in `hide`."""
     batch = pad(examples, tokenizer)
-    assert tokenizer.mask_token_id is not None  # or nothing could have been learnt
+    assert tokenizer.mask_token_id is not None  # training needed it
     masks = batch.inputs["input_ids"].flatten().eq(tokenizer.mask_token_id)
     return with_inputs(batch, {"positions": masks.nonzero().squeeze(1)})
 
 
 def with_inputs(batch: Batch, inputs: dict[str, Tensor]) -> Batch:
-    """Return a batch whose model is given more."""
+    """Return a batch with additional model inputs."""
     return replace(batch, inputs=batch.inputs | inputs)
 
 
 def from_position(first: int, batch: Batch) -> Batch:
-    """Return a batch whose texts begin at another position than 0, where it says positions."""
+    """Shift the position ids of a batch, if it has any, to start at ``first``."""
     positions = batch.inputs.get("position_ids")
     return batch if positions is None else with_inputs(batch, {"position_ids": positions + first})
 
 
 def told(logits: Tensor, batch: Batch) -> Tensor:
-    """Score what was told of hidden tokens.
+    """Score the predictions of hidden tokens.
 
     Args:
-        logits: of the hidden tokens. Shape (N, V).
-        batch: made by `hide`.
+        logits: logits of the hidden tokens. Shape (N, V).
+        batch: a batch from `hide`.
 
     Returns:
-        Of each sequence the sum of the losses, the tokens told right, and the tokens hidden. Shape
-        (B, 3).
+        For each sequence the summed loss, and the number of correct tokens and of hidden tokens.
+        Shape (B, 3).
     """
     tokens, positions = batch.targets["tokens"], batch.inputs["positions"]
     size, length = batch.inputs["input_ids"].shape
-    owner = positions // length  # (N,)
-    each = -logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)  # (N,)
-    right = (logits.argmax(-1) == tokens).float()
-    rows = torch.stack([each, right, torch.ones_like(each)], dim=1)  # (N, 3)
-    return rows.new_zeros(size, 3).index_add_(0, owner, rows)
+    sequence_ids = positions // length  # (N,)
+    token_losses = -logits.float().log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)  # (N,)
+    correct = (logits.argmax(-1) == tokens).float()
+    rows = torch.stack([token_losses, correct, torch.ones_like(token_losses)], dim=1)  # (N, 3)
+    return rows.new_zeros(size, 3).index_add_(0, sequence_ids, rows)
 
 
 def no_doubt(self: object, labels: NDArray[np.float64]) -> str | None:
-    """Find nothing odd about labels."""
+    """Return None: the labels are not checked."""
     return None
 
 
 def loss(self: object, forward: Forward, batch: Batch) -> Tensor:
-    """Return the sum of the losses of tokens that are told. Shape (1,)."""
+    """Return the summed loss of the target tokens. Shape (1,)."""
     logits: Tensor = forward(**batch.inputs).logits  # (N, V)
     return torch.stack([losses.cross_entropy(logits, batch.targets["tokens"])[0]])
 
 
 def count(self: object, batch: Batch) -> Tensor:
-    """Return how many tokens are told. Shape (1,)."""
+    """Return the number of target tokens. Shape (1,)."""
     tokens = batch.targets["tokens"]
     return torch.tensor([len(tokens)], device=tokens.device)
 
 
 def score(self: object, model: Forward, batch: Batch) -> Tensor:
-    """Return what `told` says of each sequence. Shape (B, 3)."""
+    """Return the result of `told` for each sequence. Shape (B, 3)."""
     return told(model(**batch.inputs).logits, batch)
 
 
 def scored(self: object, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
-    """Name a sequence's numbers."""
+    """Wrap the scores of a sequence."""
     return Scored.of(numbers, text, fitted)
 
 
 def candidates(
     logits: Tensor, follows: Tensor | None, batch: Batch, settings: PredictSettings
 ) -> Tensor:
-    """Return the likeliest tokens of each mask of a batch; see `blanks.candidates`."""
+    """Return the most probable tokens of each mask of a batch; see `blanks.candidates`."""
     shape = batch.inputs["input_ids"].shape
     top = logits.shape[1] if settings.targets else settings.top
     return blanks.candidates(logits, follows, batch.inputs["positions"], shape, top)
 
 
 def lessons(batch: Batch) -> tuple[Lesson, ...]:
-    """Return what a student learns from a teacher: hidden tokens, and pairs where it learns them.
+    """Return the distillation losses: hidden tokens, and pairs if the batch has pair targets.
 
     Args:
-        batch: made by `hide`, and perhaps with the targets ``pairs``.
+        batch: a batch from `hide`, optionally with ``pairs`` targets.
     """
     if "pairs" not in batch.targets:
         count = float(len(batch.targets["tokens"]))

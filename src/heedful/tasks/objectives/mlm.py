@@ -1,4 +1,4 @@
-"""Masked words alone, in full sequences (Devlin et al. 2019, section 3.1; Liu et al. 2019, 4.2).
+"""Masked language modelling on full sequences (Devlin et al. 2019, 3.1; Liu et al. 2019, 4.2).
 
 Shapes: B sequences of a batch, N hidden tokens.
 """
@@ -24,7 +24,7 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedWords:
-    """Which words stand behind masks; see ``Objective``."""
+    """Masked language modelling; see ``Objective``."""
 
     source: ClassVar[OneModel] = OneModel("masked_lm")
     asked: ClassVar[Blanks] = Blanks(pairs=False)
@@ -42,26 +42,26 @@ class MaskedWords:
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
-        """Cut full sequences, one text after another."""
+        """Cut full sequences from the concatenated texts."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Hide tokens, and keep the texts of a sequence apart. The targets are ``tokens``, (N,)."""
+        """Mask tokens; prevent attention between a sequence's texts. Targets: ``tokens``, (N,)."""
         batch = hidden.hide(examples, tokenizer, rule, draw)
-        real = batch.inputs.get("attention_mask")
-        apart = keep_apart(batch.inputs["input_ids"], real, tokenizer.cls_token_id)
-        return hidden.with_inputs(batch, apart)
+        padding_mask = batch.inputs.get("attention_mask")
+        mask_inputs = keep_apart(batch.inputs["input_ids"], padding_mask, tokenizer.cls_token_id)
+        return hidden.with_inputs(batch, mask_inputs)
 
     def scores(self) -> Scores[Any, Any]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return sequence_scores()
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences."""
+        """Return the judge of sequences."""
         return judges.sequences()
 
     def card(self, masked: str) -> str:
-        """Say what a run does."""
+        """Describe the run for its model card."""
         return f"Says which words stand behind [MASK]; learnt with masked {masked}."

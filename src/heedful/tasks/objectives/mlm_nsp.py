@@ -1,4 +1,4 @@
-"""Masked words, and whether one sentence follows another (Devlin et al. 2019, section 3.1)."""
+"""Masked language modelling and next-sentence prediction (Devlin et al. 2019, section 3.1)."""
 
 from heedful.batches.sentence_pairs import sentence_pairs
 from heedful.tasks.objectives.pairs import MaskedPairs

@@ -1,9 +1,9 @@
-"""What an objective is: what pre-training asks of each thing that can be learnt from running text.
+"""The objective interface: the methods that pre-training calls for each objective.
 
-An objective is a small frozen dataclass that knows no settings. The table of them is in
-``__init__.py``.
+An objective is a small frozen dataclass that is independent of the settings. ``__init__.py`` lists
+them.
 
-Shapes: B sequences of a batch, K numbers of a sequence.
+Shapes: B sequences of a batch, K scores of a sequence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,31 +25,31 @@ from heedful.tokens import Tokenizer
 
 
 class Objective(Protocol):
-    """One thing that can be learnt from running text."""
+    """A pre-training objective on plain text."""
 
     @property
     def source(self) -> Source:
-        """Where its model comes from."""
+        """Loads or creates the model."""
 
     @property
     def asked(self) -> Asked:
-        """What a finished run is asked, and how it answers."""
+        """The inference interface of a finished run."""
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The scores that can pick the best step; the first does unless told otherwise."""
+        """The metrics that can select the best step; the default comes first."""
 
     @property
     def mixes_documents(self) -> bool:
-        """Whether it makes pairs of two documents, and so needs as many."""
+        """Whether it makes pairs from two documents, and so needs at least two."""
 
     @property
     def hides(self) -> bool:
-        """Whether it hides tokens, and so needs a vocabulary with a mask, and a rule."""
+        """Whether it hides tokens, and so needs a mask token and a mask rule."""
 
     @property
     def mask_share(self) -> float:
-        """Share of the tokens to predict unless a user says otherwise."""
+        """Default share of the tokens to predict."""
 
     # Learning.
 
@@ -59,52 +59,52 @@ class Objective(Protocol):
         """Cut the sequences of an epoch from a corpus; all draws depend on seed and epoch."""
 
     def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Say in a line what is odd about the labels of the first sequences, if anything."""
+        """Return a one-line warning if the labels of the first sequences look wrong, else None."""
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Pad, and say what is to be told: the batch's ``targets``.
+        """Pad the examples, and add the batch's ``targets``.
 
         Args:
             examples: sequences.
             tokenizer: the model's tokenizer.
-            rule: how tokens are hidden; None where none are.
-            draw: what the draws depend on.
+            rule: how to hide tokens; None if the objective hides none.
+            draw: seeds the random choices.
         """
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of each loss; their means add up. Shape (number of losses,)."""
+        """Return the sum of each loss term; their means add up. Shape (number of losses,)."""
 
     def count(self, batch: Batch) -> Tensor:
-        """Return what each sum is divided by. Shape (number of losses,)."""
+        """Return the divisor of each sum. Shape (number of losses,)."""
 
     # Scores.
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return the K numbers of each sequence that scores are made of. Shape (B, K).
+        """Return the K scores of each sequence. Shape (B, K).
 
-        Where a run fills in masks, the first is the sum of the losses of hidden tokens.
+        If the objective fills masks, the first score is the summed loss of the hidden tokens.
         """
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Answer:
-        """Return what a sequence's numbers say.
+        """Wrap the scores of a sequence as an answer.
 
         Args:
             numbers: the sequence's row of `score`.
-            text: the sequence as a text, nothing hidden.
+            text: the sequence as text, without masks.
             fitted: the sequence.
         """
 
     def scores(self) -> Scores[Any, Any]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences, item by item."""
+        """Return the judge of sequences."""
 
     def card(self, masked: str) -> str:
-        """Say what a run does, in a sentence or two for its model card.
+        """Describe the run for its model card, in a sentence or two.
 
         Args:
-            masked: what was masked, such as ``tokens``.
+            masked: the unit of masking, such as ``tokens``.
         """

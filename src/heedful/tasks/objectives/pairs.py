@@ -1,4 +1,4 @@
-"""Masked words in pairs of texts, and how the two belong together.
+"""Masked language modelling in pairs of texts, and a classification of each pair.
 
 Shapes: B pairs of a batch, N hidden tokens, V vocabulary.
 """
@@ -29,23 +29,23 @@ from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 MANY_FALSE = 0.6
-"""Share of pairs that do not belong together, from which on the user is told."""
+"""Share of negative pairs above which the user is warned."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskedPairs:
-    """Which words stand behind masks, and whether two texts belong together; see ``Objective``."""
+    """Masked language modelling, and whether two texts belong together; see ``Objective``."""
 
     cut: Callable[..., Iterator[Example]]
-    """Cuts pairs from a corpus, with the label 0 where they belong together, else 1."""
+    """Cuts pairs from a corpus; their label is 0 if the texts belong together, else 1."""
     metric: str
-    """What the share of the pairs that were told right is called."""
+    """Name of the accuracy on pairs."""
     tells: str
-    """What it tells of a pair, for the model card."""
+    """Description of the pair prediction, for the model card."""
     mixes_documents: bool
-    """Whether it makes pairs of two documents, and so needs as many."""
+    """Whether it makes pairs from two documents, and so needs at least two."""
     many_false: str | None = None
-    """What to say where many pairs do not belong together; None where that says nothing."""
+    """The warning about many negative pairs; None if they are harmless."""
 
     source: ClassVar[OneModel] = OneModel("pretraining")
     asked: ClassVar[Blanks] = Blanks(pairs=True)
@@ -56,7 +56,7 @@ class MaskedPairs:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The scores that can pick the best step."""
+        """The metrics that can select the best step."""
         return "masked_accuracy", self.metric
 
     def sequences(
@@ -70,7 +70,7 @@ class MaskedPairs:
         return self.cut(corpus, frame, seed=seed, epoch=epoch)
 
     def doubt(self, labels: NDArray[np.float64]) -> str | None:
-        """Say so if too many of the pairs do not belong together."""
+        """Return a warning if too many pairs are negative, else None."""
         share = float(np.mean(labels != 0))
         if self.many_false is None or share <= MANY_FALSE:
             return None
@@ -79,21 +79,21 @@ class MaskedPairs:
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Hide tokens. The targets are ``tokens``, (N,), and ``pairs``, (B,)."""
+        """Mask tokens. The targets are ``tokens``, (N,), and ``pairs``, (B,)."""
         batch = hidden.hide(examples, tokenizer, rule, draw)
         labels = class_labels(examples)
         return replace(batch, targets=batch.targets | {"pairs": labels})
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of hidden tokens, and that of pairs. Shape (2,)."""
+        """Return the summed loss of hidden tokens, and of pairs. Shape (2,)."""
         output: PreTrainingOutput | SentenceOrderOutput = forward(**batch.inputs)
         targets = batch.targets
-        words = losses.cross_entropy(output.prediction_logits, targets["tokens"])[0]
-        pairs = losses.cross_entropy(output.pair_logits, targets["pairs"])[0]
-        return torch.stack([words, pairs])
+        token_loss = losses.cross_entropy(output.prediction_logits, targets["tokens"])[0]
+        pair_loss = losses.cross_entropy(output.pair_logits, targets["pairs"])[0]
+        return torch.stack([token_loss, pair_loss])
 
     def count(self, batch: Batch) -> Tensor:
-        """Return how many tokens are hidden, and how many pairs there are. Shape (2,)."""
+        """Return the number of hidden tokens and of pairs. Shape (2,)."""
         device = batch.targets["tokens"].device
         return torch.tensor([len(target) for target in batch.targets.values()], device=device)
 
@@ -101,27 +101,27 @@ class MaskedPairs:
         """Score sequences.
 
         Returns:
-            The sum of the losses, the tokens told right, the tokens hidden, and whether the pair
-            was told right: 0 where nobody knows. Shape (B, 4).
+            The summed loss, the correct tokens, the hidden tokens, and whether the pair prediction
+            is correct: 0 without pair targets. Shape (B, 4).
         """
         output: PreTrainingOutput | SentenceOrderOutput = model(**batch.inputs)
         rows = hidden.told(output.prediction_logits, batch)
-        right = rows.new_zeros(len(rows), 1)
+        correct = rows.new_zeros(len(rows), 1)
         if "pairs" in batch.targets:
-            best = output.pair_logits.argmax(-1)  # (B,)
-            right = (best == batch.targets["pairs"]).float()[:, None]
-        return torch.cat([rows, right], dim=1)
+            predicted = output.pair_logits.argmax(-1)  # (B,)
+            correct = (predicted == batch.targets["pairs"]).float()[:, None]
+        return torch.cat([rows, correct], dim=1)
 
     def scores(self) -> Scores[Any, Any]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return sequence_scores(self.metric)
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences."""
+        """Return the judge of sequences."""
         return judges.sequences(self.metric)
 
     def card(self, masked: str) -> str:
-        """Say what a run does."""
+        """Describe the run for its model card."""
         return (
             f"Says which words stand behind [MASK], and {self.tells}; learnt with masked {masked}."
         )

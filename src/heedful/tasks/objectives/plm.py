@@ -1,8 +1,8 @@
-"""Words in any order: permutation language modelling (Yang et al. 2019, sections 2.2 to 2.4).
+"""Permutation language modelling (Yang et al. 2019, sections 2.2 to 2.4).
 
-A sequence is running text. It is read as two segments, the second with the memory of the first
-(section 2.4), which no gradient goes back into; so what a step learns from depends on no step
-before it. In each segment spans of tokens are predicted, one after the other in a random order.
+A sequence is plain text of a single document. It is read as two segments, the second with the
+memory of the first (section 2.4). No gradient flows into the memory, and no memory is carried over
+between steps. In each segment, spans of tokens are predicted one by one in a random order.
 
 Shapes: B sequences of a batch, T their length, N predicted tokens, V vocabulary.
 """
@@ -33,18 +33,18 @@ from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 LEAST_SEGMENT = 8
-"""Tokens of a segment below which a sequence is read as one."""
+"""Minimum segment length in tokens; below it, a sequence is read as a single segment."""
 
 _BY_TOKEN = ("input_ids", "attention_mask", "token_type_ids")
-"""Inputs with a column for each token."""
+"""Inputs with a column per token."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PermutedWords:
-    """Which words stand where, seeing some of the others; see ``Objective``."""
+    """Permutation language modelling; see ``Objective``."""
 
     segment: int = 64
-    """Tokens of the first segment: the same for all sequences, whatever stands beside them."""
+    """Length of the first segment in tokens; the same for all sequences in any batch."""
 
     source: ClassVar[OneModel] = OneModel("permuted_lm")
     asked: ClassVar[Blanks] = Blanks(pairs=False)
@@ -60,22 +60,22 @@ class PermutedWords:
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
-        """Cut running text of one document each."""
+        """Cut sequences, each from a single document."""
         return single_texts(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Draw which tokens are predicted, and in which order.
+        """Draw the tokens to predict and their order.
 
-        They stand at ``positions`` of the inputs, in the batch laid out as one row; ``perm_mask``
+        The input ``positions`` are the flat indices of these tokens in the batch; ``perm_mask``
         hides them. The targets are ``tokens``, (N,).
         """
         assert rule is not None
         batch = hidden.pad(examples, tokenizer)
         ids = batch.inputs["input_ids"]
-        drawn = np.zeros(ids.shape, np.int64)
-        for row, example, index in zip(drawn, examples, draw.rows, strict=True):
+        order_array = np.zeros(ids.shape, np.int64)
+        for row, example, index in zip(order_array, examples, draw.rows, strict=True):
             row[: len(example.ids)] = turns(
                 ~rule.special[example.ids & ~IN_WORD],
                 rule.share,
@@ -83,14 +83,14 @@ class PermutedWords:
                 epoch=draw.epoch,
                 index=int(index),
             )
-        order = torch.from_numpy(drawn)
+        order = torch.from_numpy(order_array)
         positions = order.flatten().nonzero().squeeze(1)  # (N,)
         inputs = {"perm_mask": hidden_by(order), "positions": positions}
         targets = {"tokens": ids.flatten()[positions]}
         return replace(hidden.with_inputs(batch, inputs), targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses of predicted tokens. Shape (1,)."""
+        """Return the summed loss of the predicted tokens. Shape (1,)."""
         sums = [
             losses.cross_entropy(logits, part.targets["tokens"])[0]
             for logits, part in _read(forward, batch, self.segment)
@@ -98,57 +98,57 @@ class PermutedWords:
         return torch.stack(sums).sum(0, keepdim=True)
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return the sum of the losses, the tokens told right, those predicted. Shape (B, 3)."""
-        told = [hidden.told(logits, part) for logits, part in _read(model, batch, self.segment)]
-        return torch.stack(told).sum(0)
+        """Return the summed loss, the correct tokens and the predicted tokens. Shape (B, 3)."""
+        scores = [hidden.told(logits, part) for logits, part in _read(model, batch, self.segment)]
+        return torch.stack(scores).sum(0)
 
     def scores(self) -> Scores[Any, Any]:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return sequence_scores()
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences."""
+        """Return the judge of sequences."""
         return judges.sequences()
 
     def card(self, masked: str) -> str:
-        """Say what a run does."""
+        """Describe the run for its model card."""
         return "Says which words stand behind [MASK]; learnt by predicting words in any order."
 
 
 def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor, Batch]]:
-    """Read each sequence as two segments, and yield what is told of each.
+    """Read each sequence as two segments, and yield the logits of each segment.
 
     Args:
         forward: the model.
         batch: the sequences.
-        segment: tokens of the first.
+        segment: length of the first segment in tokens.
 
     Yields:
-        Logits of the tokens that are predicted in a segment, shape (N', V), and the batch with the
-        ``positions`` and ``tokens`` of these alone.
+        Logits of the predicted tokens of a segment, shape (N', V), and the batch with only the
+        ``positions`` and ``tokens`` of this segment.
     """
     inputs = batch.inputs
     length, positions = inputs["input_ids"].shape[1], inputs["positions"]
     if segment < LEAST_SEGMENT or length <= segment:
         yield forward(**inputs).logits, batch
         return
-    known = on_host(positions)
-    rows, places = known // length, known % length
+    host_positions = on_host(positions)
+    rows, columns = host_positions // length, host_positions % length
     mems = None
     for start, stop in ((0, segment), (segment, length)):
-        of_segment = {
+        segment_inputs = {
             name: value[:, start:stop] for name, value in inputs.items() if name in _BY_TOKEN
         }
-        (inside,) = ((places >= start) & (places < stop)).nonzero(as_tuple=True)
-        predicted = rows[inside] * (stop - start) + places[inside] - start
+        (in_segment,) = ((columns >= start) & (columns < stop)).nonzero(as_tuple=True)
+        segment_positions = rows[in_segment] * (stop - start) + columns[in_segment] - start
         output = forward(
-            **of_segment,
+            **segment_inputs,
             perm_mask=inputs["perm_mask"][:, start:stop, start:stop],
-            positions=send(predicted, positions.device),
+            positions=send(segment_positions, positions.device),
             mems=mems,
             use_mems=stop < length,
         )
         mems = output.mems
-        inside = send(inside, positions.device)
-        part = hidden.with_inputs(batch, {"positions": positions[inside]})
-        yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][inside]})
+        in_segment = send(in_segment, positions.device)
+        part = hidden.with_inputs(batch, {"positions": positions[in_segment]})
+        yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][in_segment]})

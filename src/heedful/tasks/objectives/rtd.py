@@ -1,8 +1,8 @@
-"""Replaced tokens: which of a text's tokens a generator put there (Clark et al. 2020, section 2).
+"""Replaced-token detection (Clark et al. 2020, section 2).
 
-The generator learns masked words, and what it draws for them takes their place; the discriminator
-learns to tell which tokens were replaced. A token that was drawn right counts as original. No
-gradient goes through what was drawn.
+The generator learns masked language modelling, and its samples replace the masked tokens. The
+discriminator classifies each token as replaced or original. A sample that equals the original token
+counts as original. No gradient flows through the samples.
 
 Shapes: B sequences of a batch, T their length, N hidden tokens.
 """
@@ -45,7 +45,7 @@ from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
 _BITS = 24
-"""Of a number that is drawn: as many as a float32 holds exactly."""
+"""Random bits of each uniform number: as many as a float32 represents exactly."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,16 +53,16 @@ class TwoModels:
     """A discriminator and its generator; see ``Source``."""
 
     preset: str | None = None
-    """The sizes of a model from scratch, by their name."""
+    """Name of the sizes of a model from scratch."""
     generator_size: float | None = None
-    """The share of the discriminator's width, or of its depth, that the generator of a model from
-    scratch has; None for that of the preset."""
+    """Width or depth of a generator from scratch, as a share of the discriminator's; None for the
+    default of the preset."""
 
     def load(self, data: DataSettings) -> Model:
         """Load a discriminator and its generator.
 
         Raises:
-            UserError: there is no such model, it has no such head, or no generator beside it.
+            UserError: the model does not exist, has no such head, or has no generator next to it.
         """
         folder = resolve(data.model, data.revision)
         if not (folder / GENERATOR).is_dir():
@@ -78,12 +78,12 @@ class TwoModels:
         )
 
     def make(self, arch: str, config: Any) -> Model:
-        """Make both from scratch."""
+        """Create both from scratch."""
         models = FAMILIES[arch].models
         if "replaced" not in models:
-            able = [name for name, family in FAMILIES.items() if "replaced" in family.models]
+            archs = [name for name, family in FAMILIES.items() if "replaced" in family.models]
             raise UserError(
-                f"--objective rtd: --arch {arch} has no head for it; give --arch {', '.join(able)}"
+                f"--objective rtd: --arch {arch} has no head for it; give --arch {', '.join(archs)}"
             )
         size = self.generator_size or FAMILIES[arch].generator_sizes()[self.preset or ""]
         return Pair(
@@ -98,13 +98,13 @@ class TwoModels:
         return Pair(load_model(folder, head="replaced", mapped=True), generator, learns=False)
 
     def write_beside(self, start: Start, folder: Path) -> None:
-        """Give the generator a tokenizer of its own."""
+        """Save a copy of the tokenizer for the generator."""
         start.tokenizer.save_pretrained(folder / GENERATOR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """Which words of a text look replaced; see ``Asked``."""
+    """Detects replaced words in a text; see ``Asked``."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     answer_options: ClassVar[frozenset[str]] = frozenset()
@@ -124,11 +124,11 @@ class Words:
         return encode_text(record, tokenizer, fit)
 
     def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
-        """Pad examples."""
+        """Collate and pad examples."""
         return hidden.pad(examples, tokenizer)
 
     def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
-        """Return the logit of each token, above 0 where it looks replaced. Shape (B, T)."""
+        """Return the logit of each token, above 0 if it looks replaced. Shape (B, T)."""
         logits: Tensor = model(**batch.inputs).logits
         return logits
 
@@ -140,23 +140,23 @@ class Words:
         settings: PredictSettings,
         tokenizer: Tokenizer,
     ) -> Detected:
-        """Say which words of a text look replaced."""
+        """Return the words of a text that look replaced."""
         return replaced.decode(record, fitted, outputs, tokenizer)
 
     def aim(
         self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
     ) -> Aim:
-        """Explain why a word looks replaced, or does not (``WORD``)."""
+        """Explain the logit that a word (``WORD``) is replaced."""
         return aims.word(computed, target, tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplacedTokens:
-    """Which tokens of a text were replaced; see ``Objective``."""
+    """Replaced-token detection; see ``Objective``."""
 
     source: TwoModels = TwoModels()
     weight: float = 50.0
-    """What the discriminator's loss is multiplied by."""
+    """Weight of the discriminator's loss."""
 
     metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
     mixes_documents: ClassVar[bool] = False
@@ -169,13 +169,13 @@ class ReplacedTokens:
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
-        """Cut full sequences, one text after another."""
+        """Cut full sequences from the concatenated texts."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
-        """Mask tokens, and draw the numbers that decide what is put in their place.
+        """Mask tokens, and draw the uniform numbers for sampling their replacements.
 
         The inputs are those of `Pair`; the targets are ``tokens``, (N,), and ``real``,
         (B, T), bool, False for padding.
@@ -183,26 +183,26 @@ class ReplacedTokens:
         batch = hidden.hide(examples, tokenizer, rule, draw)
         assert rule is not None
         ids, positions = batch.inputs["input_ids"], batch.inputs["positions"]
-        # Each is masked, none is left as it is or put at random: it is replaced in any case.
+        # All hidden tokens become [MASK], none stays or becomes random: samples replace them.
         ids = ids.flatten().index_fill(0, positions, rule.mask_id).view_as(ids)
         real = batch.inputs.get("attention_mask")
         counts = torch.bincount(positions // ids.shape[1], minlength=len(examples))  # (B,)
-        numbers = [
+        draws = [
             np.random.PCG64(np.random.SeedSequence([draw.seed, draw.epoch, int(row), 1]))
             .random_raw(count)
             .astype(np.uint64)
             >> np.uint64(64 - _BITS)
             for row, count in zip(draw.rows, counts.tolist(), strict=True)
         ]
-        uniforms = torch.from_numpy(np.concatenate(numbers) / 2.0**_BITS).float()
-        apart = keep_apart(ids, real, tokenizer.cls_token_id)
-        batch = hidden.with_inputs(batch, {"input_ids": ids, "uniforms": uniforms} | apart)
-        everywhere = torch.ones_like(ids, dtype=torch.bool)
-        targets = batch.targets | {"real": everywhere if real is None else real.bool()}
+        uniforms = torch.from_numpy(np.concatenate(draws) / 2.0**_BITS).float()
+        mask_inputs = keep_apart(ids, real, tokenizer.cls_token_id)
+        batch = hidden.with_inputs(batch, {"input_ids": ids, "uniforms": uniforms} | mask_inputs)
+        all_tokens = torch.ones_like(ids, dtype=torch.bool)
+        targets = batch.targets | {"real": all_tokens if real is None else real.bool()}
         return replace(batch, targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sums of the generator's losses and of the discriminator's, weighed. (2,)."""
+        """Return the summed generator loss and the weighted discriminator loss. Shape (2,)."""
         output: PairOutput = forward(**batch.inputs)
         generator = losses.cross_entropy(output.prediction_logits, batch.targets["tokens"])[0]
         real, labels = batch.targets["real"], were_replaced(output, batch)
@@ -212,12 +212,12 @@ class ReplacedTokens:
         return torch.stack([generator, self.weight * discriminator])
 
     def count(self, batch: Batch) -> Tensor:
-        """Return how many tokens are hidden, and how many there are. Shape (2,)."""
+        """Return the number of hidden tokens and of all tokens. Shape (2,)."""
         real = batch.targets["real"].sum()
         return torch.stack([torch.full_like(real, len(batch.targets["tokens"])), real])
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return what `hidden.told` says of the generator, and the counts of `ScoredReplaced`.
+        """Return `hidden.told` for the generator, and the counts of `ScoredReplaced`.
 
         Shape (B, 8).
         """
@@ -226,40 +226,40 @@ class ReplacedTokens:
         flagged = (output.logits > 0) & real
         counts = [real, (flagged == labels) & real, labels, flagged, flagged & labels]
         rows = torch.stack([count.sum(1) for count in counts], dim=1)  # (B, 5)
-        told = hidden.told(output.prediction_logits, batch)  # (B, 3)
-        return torch.cat([told, rows.to(told)], dim=1)
+        generator_scores = hidden.told(output.prediction_logits, batch)  # (B, 3)
+        return torch.cat([generator_scores, rows.to(generator_scores)], dim=1)
 
     def scored(
         self, numbers: Sequence[float], text: str, fitted: Fitted[Example]
     ) -> ScoredReplaced:
-        """Name a sequence's numbers."""
+        """Wrap the scores of a sequence."""
         total, *counts = numbers
-        right, count, tokens, decided_right, swapped, flagged, caught = map(int, counts)
+        right, count, tokens, correct, num_replaced, flagged, caught = map(int, counts)
         filled = Scored.of((total, right, count), text, fitted)
         return ScoredReplaced(
             filled=filled,
             tokens=tokens,
-            right=decided_right,
-            replaced=swapped,
+            right=correct,
+            replaced=num_replaced,
             flagged=flagged,
             caught=caught,
         )
 
     def scores(self) -> ReplacedScores:
-        """Return empty scores."""
+        """Return a new, empty accumulator of scores."""
         return ReplacedScores()
 
     def judge(self) -> AnyJudge:
-        """Return what judges sequences."""
+        """Return the judge of sequences."""
         return judges.replaced_tokens()
 
     def card(self, masked: str) -> str:
-        """Say what a run does."""
+        """Describe the run for its model card."""
         return f"Says which words of a text look replaced; learnt with masked {masked}."
 
 
 def were_replaced(output: PairOutput, batch: Batch) -> Tensor:
-    """Return which tokens differ from the truth. Shape (B, T), bool."""
+    """Return which tokens differ from the original ones. Shape (B, T), bool."""
     positions, tokens = batch.inputs["positions"], batch.targets["tokens"]
     labels = torch.zeros_like(batch.targets["real"])  # (B, T)
     return labels.flatten().index_put((positions,), output.samples != tokens).view_as(labels)

@@ -1,4 +1,4 @@
-"""Masked words, and which of two neighbouring texts comes first (Lan et al. 2020, section 3.1)."""
+"""Masked language modelling and sentence-order prediction (Lan et al. 2020, section 3.1)."""
 
 from heedful.batches.sentence_pairs import ordered_pairs
 from heedful.tasks.objectives.pairs import MaskedPairs

@@ -1,4 +1,4 @@
-"""Where the model of an objective comes from: loaded to go on, from scratch, of a finished run."""
+"""Load or create the model of an objective: pretrained, from scratch, or of a finished run."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,31 +15,31 @@ from heedful.tokens import Tokenizer
 
 
 class Source(Protocol):
-    """What makes models for an objective."""
+    """Loads and creates models for an objective."""
 
     def load(self, data: DataSettings) -> Model:
-        """Load a model to go on with.
+        """Load a model to continue from.
 
         Raises:
-            UserError: there is no such model, or it does not suit.
+            UserError: the model does not exist or does not fit.
         """
 
     def make(self, arch: str, config: Any) -> Model:
-        """Make a model from scratch.
+        """Create a model from scratch.
 
         Args:
-            arch: its family, by its name in ``FAMILIES``.
-            config: of the family.
+            arch: the model family, a key of ``FAMILIES``.
+            config: a configuration of the family.
 
         Raises:
             UserError: the family has no such model.
         """
 
     def reload(self, folder: Path) -> Model:
-        """Load the model of a finished run, its weights mapped into memory."""
+        """Load the model of a finished run, with memory-mapped weights."""
 
     def write_beside(self, start: Start, folder: Path) -> None:
-        """Write into the folder of a finished run what stands beside its model."""
+        """Write additional files next to the model in the folder of a finished run."""
 
 
 _LEARNS: dict[Head, tuple[str, str]] = {
@@ -48,45 +48,45 @@ _LEARNS: dict[Head, tuple[str, str]] = {
     "causal_lm": ("next words", "clm"),
     "permuted_lm": ("words in any order", "plm"),
 }
-"""What is learnt with a head, and the objective that a family with it can learn."""
+"""The prediction target of each head, and the objective that it can be trained with."""
 
 
 def _check_head(where: str, head: Head, family: Family) -> None:
     if head in family.models or head not in _LEARNS:
         return
-    able = [name for each, (_, name) in _LEARNS.items() if each in family.models]
+    alternatives = [name for other, (_, name) in _LEARNS.items() if other in family.models]
     raise UserError(
         f"{where}: its models have no head for {_LEARNS[head][0]}; give --objective "
-        f"{able[0] if able else 'rtd'}"
+        f"{alternatives[0] if alternatives else 'rtd'}"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class OneModel:
-    """Models with a head; those of next words are decoders."""
+    """Models with a given head; those with a causal LM head are decoders."""
 
     head: Head
 
     def load(self, data: DataSettings) -> Model:
-        """Load a model to go on with.
+        """Load a model to continue from.
 
         Raises:
-            UserError: there is no such model, or it has no such head.
+            UserError: the model does not exist, or its family has no such head.
         """
         family = family_of(resolve(data.model, data.revision))[1]
         _check_head(f"--model {data.model}", self.head, family)
-        decodes = True if self.head == "causal_lm" else encodes(data.model, data.revision)
+        is_decoder = True if self.head == "causal_lm" else encodes(data.model, data.revision)
         model: Model = load_model(
             data.model,
             head=self.head,
             dropout=data.dropout,
-            is_decoder=decodes,
+            is_decoder=is_decoder,
             revision=data.revision,
         )
         return model
 
     def make(self, arch: str, config: Any) -> Model:
-        """Make a model from scratch.
+        """Create a model from scratch.
 
         Raises:
             UserError: the family has no such head.
@@ -108,12 +108,12 @@ class OneModel:
 
 
 def tokens_of(tokenizer: Tokenizer, arch: str, vocabulary: str) -> dict[str, int]:
-    """Return what the configuration of a model from scratch says of its tokenizer.
+    """Return the tokenizer-dependent fields of the configuration of a model from scratch.
 
     Args:
-        tokenizer: of the vocabulary.
-        arch: the family, by its name in ``FAMILIES``.
-        vocabulary: what the user calls it.
+        tokenizer: the tokenizer of the vocabulary.
+        arch: the model family, a key of ``FAMILIES``.
+        vocabulary: the user's name for the vocabulary.
 
     Raises:
         UserError: see `check_vocabulary`.
@@ -129,18 +129,18 @@ def tokens_of(tokenizer: Tokenizer, arch: str, vocabulary: str) -> dict[str, int
 
 
 def check_vocabulary(arch: str, name: str, tokenizer: Tokenizer) -> None:
-    """Refuse a vocabulary that a family cannot have.
+    """Refuse a vocabulary that does not suit a model family.
 
-    XLNet reads the class token last, of a type of its own, behind padding. A GPT-2 looks for no
-    class token, and reads such texts as well. An MPNet counts positions from a fixed id.
+    XLNet has its class token last, behind padding, with a segment id of its own. GPT-2 does not use
+    the class token, and can read such texts too. MPNet counts positions from a fixed padding id.
 
     Args:
-        arch: the family, by its name in ``FAMILIES``.
-        name: what the user calls the vocabulary.
-        tokenizer: of it.
+        arch: the model family, a key of ``FAMILIES``.
+        name: the user's name for the vocabulary.
+        tokenizer: the tokenizer of the vocabulary.
 
     Raises:
-        UserError: naming both, and what would fit.
+        UserError: naming both, and a vocabulary that fits.
     """
     class_is_last = tokenizer.layout.closing_type is not None
     if arch == "xlnet" and not class_is_last:

@@ -1,4 +1,4 @@
-"""What pre-training learns where users do not say: what the paper of a family teaches it."""
+"""The default pre-training objective: the one in the paper of the model family."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from heedful.sources import resolve
 from heedful.task import Recipe
 from heedful.training.distil import teacher_record
 
-_USUAL: dict[str, ObjectiveName] = {
+_DEFAULTS: dict[str, ObjectiveName] = {
     "albert": "sop",
     "bert": "mlm+nsp",
     "electra": "rtd",
@@ -17,16 +17,16 @@ _USUAL: dict[str, ObjectiveName] = {
     "gpt2": "clm",
     "xlnet": "plm",
 }
-"""By family. All others learn masked words alone."""
+"""By family. All other families use masked language modelling."""
 
 
 def with_objective(recipe: Recipe) -> Recipe:
-    """Return a recipe of pre-training with its objective; any other as it is.
+    """Return a pre-training recipe with its objective set; return any other recipe unchanged.
 
-    A student learns what its teacher has learnt.
+    A student uses the objective of its teacher.
 
     Raises:
-        UserError: there is no such model to go on from, or no such teacher.
+        UserError: the model to continue from or the teacher does not exist.
     """
     data, options = recipe.data, recipe.options
     if not isinstance(options, PretrainSettings) or options.objective is not None:
@@ -35,7 +35,7 @@ def with_objective(recipe: Recipe) -> Recipe:
     if (teacher := teacher_record(recipe.teaching, "pretrain")) is not None:
         objective = teacher.goal["objective"]
     elif options.preset is not None:
-        objective = _USUAL.get(options.arch, "mlm")
+        objective = _DEFAULTS.get(options.arch, "mlm")
     else:
-        objective = _USUAL.get(family_of(resolve(data.model, data.revision))[0], "mlm")
+        objective = _DEFAULTS.get(family_of(resolve(data.model, data.revision))[0], "mlm")
     return replace(recipe, options=replace(options, objective=objective))
