@@ -41,7 +41,7 @@ SAME_ON_ANY_CPU := batches benchmarks commands interop pages reading reports rul
 	training/test_bring_back.py training/test_cuda.py training/test_interrupt.py \
 	training/test_many_processes.py training/test_open_run.py \
 	training/test_ranks.py training/test_resume.py training/test_stream.py \
-	training/test_waiting.py training/test_watch.py \
+	training/test_waiting.py training/test_watchdog.py \
 	test_conftest.py test_damaged_runs.py test_doctor.py test_errors.py test_family_page.py \
 	test_wheel.py test_wrong_input.py
 

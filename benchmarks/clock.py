@@ -23,7 +23,7 @@ def steps_as_laps(trial: Trial, steps: int) -> Iterator[int]:
     """
     from heedful.training import fit, loop
 
-    def clocked(*arguments: Any, **options: Any) -> "Iterator[loop.Taken]":
+    def clocked(*arguments: Any, **options: Any) -> "Iterator[loop.LaunchedStep]":
         run = loop.train(*arguments, **options)
         for _ in trial.laps(range(trial.number_of_laps)):
             for taken in islice(run, steps):

@@ -32,7 +32,7 @@ from heedful.models import BertConfig, BertForMaskedLM, BertForSequenceClassific
 from heedful.models.bert.presets import PRESETS
 from heedful.models.model import Model
 from heedful.training.device import Precision, choose_device
-from heedful.training.loop import Position, Work, train
+from heedful.training.loop import Position, TrainingSetup, train
 from heedful.training.optimize import adamw
 
 VOCABULARY, HIDDEN_SHARE, RATE = 30522, 0.15, 1e-5
@@ -148,14 +148,14 @@ def heedful_learns(case: Case, model: Model, what: str) -> Lap:
         return losses.cross_entropy(logits, batch.targets["tokens"])[0]
 
     counted = "labels" if what == "fine-tuning" else "tokens"
-    work = Work(
+    work = TrainingSetup(
         model=model,
         optimizer=adamw(model, learning_rate=RATE),
-        plan=lambda epoch: [[[number]] for number in range(len(case.batches))],  # type: ignore[list-item]
-        fetch=lambda rows, epoch: case.batches[rows[0]],
+        plan_epoch=lambda epoch: [[[number]] for number in range(len(case.batches))],  # type: ignore[list-item]
+        load_batch=lambda rows, epoch: case.batches[rows[0]],
         loss=loss,
-        count=lambda batch: float(len(batch.targets[counted])),
-        factor=lambda step: 1.0,
+        loss_divisor=lambda batch: float(len(batch.targets[counted])),
+        lr_factor=lambda step: 1.0,
         device=case.device,
     )
 

@@ -78,9 +78,9 @@ class Clock:
 
 def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
     """Read an epoch of shards as a run does; return its tokens and the seconds of each stage."""
-    from heedful.batches.buckets import PASS_PADDING
+    from heedful.batches.buckets import MAX_PADDING
     from heedful.batches.sentence_pairs import Frame
-    from heedful.models.loading import encodes  # noqa: F401 (what training has in memory, too)
+    from heedful.models.loading import bidirectional_option  # noqa: F401 (what training has in memory, too)
     from heedful.settings import PretrainSettings, TrainSettings
     from heedful.task import Shards
     from heedful.tasks.objectives import OBJECTIVES
@@ -122,7 +122,7 @@ def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
         processes=workers,
     )
     training = TrainSettings(steps=1, batch_size=BATCH, batch_tokens=BATCH * LENGTH)
-    stream = Stream(task, tokenizer, shards, training, alike=False, most_padding=PASS_PADDING)
+    stream = Stream(task, tokenizer, shards, training, alike=False, max_padding=MAX_PADDING)
     tokens = filling = 0
     started = time.perf_counter()
     while filling == 0 or stream.epoch_of(filling - 1) == 0:
@@ -163,7 +163,7 @@ def by_stage(text: Any, clock: Clock) -> None:
     class Cut:
         """An objective whose cutting is timed."""
 
-        mixes_documents = text.objective.mixes_documents
+        pairs_documents = text.objective.pairs_documents
 
         def sequences(self, *arguments: Any, **options: Any) -> Any:
             begun = time.perf_counter()

@@ -21,7 +21,7 @@ import numpy as np
 import heedful
 from benchmarks.ngrams import KneserNey
 from benchmarks.objectives import HELD_OUT, books, pretrain
-from heedful.batches.sentences import running_sentences
+from heedful.batches.sentences import split_sentences
 from heedful.commands.score import score_texts
 from heedful.reading.documents import read_documents
 
@@ -32,7 +32,7 @@ PROMPT = "The Count, evidently noticing it,"
 def chapters(path: Path) -> Iterator[str]:
     """Yield the chapters of a book as running text, as pre-training reads them."""
     for document in read_documents([path], "gap"):
-        yield "".join(running_sentences(document.text)).strip()
+        yield "".join(split_sentences(document.text)).strip()
 
 
 def perplexities(total: float, tokens: int, words: int) -> str:

@@ -101,10 +101,10 @@ def exchange(numbers: int) -> None:
 def parameters_of(preset: str) -> int:
     """Return how many numbers the model has whose steps are measured."""
     from heedful.models import BertForMaskedLM
-    from heedful.models.fresh import fresh_config
+    from heedful.models.fresh import new_config
 
     tokens = {"vocab_size": 30522, "pad_token_id": 0}
-    config = fresh_config(
+    config = new_config(
         "bert", preset, tokens=tokens, positions=LENGTH, position_type="absolute", dropout=None
     )
     return sum(parameter.numel() for parameter in BertForMaskedLM(config).parameters())

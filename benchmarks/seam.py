@@ -59,7 +59,7 @@ def main() -> None:
 
     clock = timed(nothing)
 
-    def ticking(*arguments: Any, **settings: Any) -> Iterator[loop.Taken]:
+    def ticking(*arguments: Any, **settings: Any) -> Iterator[loop.LaunchedStep]:
         ticks.append(time.thread_time())
         for taken in loop.train(*arguments, **settings):
             ticks.append(time.thread_time())

@@ -13,8 +13,8 @@ import pytest
 from heedful.cli import run
 from heedful.errors import (
     UserError,
-    amount,
-    listed,
+    count_of,
+    join_names,
     other_option,
     shell_word,
     shorten,
@@ -40,15 +40,17 @@ def test_an_option_that_is_not_given_has_no_value() -> None:
 
 
 def test_twelve_names_are_listed_and_the_others_counted() -> None:
-    assert listed(LABELS) == SHORT
-    assert listed(LABELS[:12]) == ", ".join(LABELS[:12])
-    assert listed(LABELS[:13]) == ", ".join(LABELS[:12]) + " and 1 more"
-    assert listed([]) == ""
-    assert listed(["a\ntext " * 50 + "!", 2]) == shorten("a text " * 50 + "!", 100) + ", 2"
+    assert join_names(LABELS) == SHORT
+    assert join_names(LABELS[:12]) == ", ".join(LABELS[:12])
+    assert join_names(LABELS[:13]) == ", ".join(LABELS[:12]) + " and 1 more"
+    assert join_names([]) == ""
+    assert join_names(["a\ntext " * 50 + "!", 2]) == shorten("a text " * 50 + "!", 100) + ", 2"
 
 
 def test_spaces_at_the_ends_of_a_name_are_seen() -> None:
-    assert listed([" red", "red", "blue\t", "light blue"]) == "' red', red, 'blue\\t', light blue"
+    assert (
+        join_names([" red", "red", "blue\t", "light blue"]) == "' red', red, 'blue\\t', light blue"
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_run_with_many_labels_says_little_of_them(
     ("number", "words"), [(0, "0 texts"), (1, "1 text"), (2, "2 texts"), (4096, "4,096 texts")]
 )
 def test_one_is_told_in_the_singular(number: int, words: str) -> None:
-    assert amount(number, "text") == words
+    assert count_of(number, "text") == words
 
 
 @pytest.mark.parametrize(

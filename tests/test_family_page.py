@@ -18,9 +18,9 @@ import heedful
 from heedful import files
 from heedful.batches import Batch
 from heedful.checkpoints import runs
-from heedful.compiled.int8 import products
-from heedful.compiled.int8_layers import random_rows
-from heedful.compiled.kernels import of_encoders
+from heedful.compiled.int8 import is_supported
+from heedful.compiled.int8_layers import calibration_rows
+from heedful.compiled.kernels import encoder_kernel
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError, as_arguments
 from heedful.interop import export
@@ -114,7 +114,7 @@ def _computed(model: Model) -> torch.Tensor:
 
 
 def _compiled(subject: Subject) -> str | None:
-    if of_encoders(torch.float32, CPU)[0] == "plain":
+    if encoder_kernel(torch.float32, CPU)[0] == "plain":
         pytest.skip("this CPU has no fast kernels")
     model = subject.body()
     twin, kernel, reason = compile_model(model)
@@ -124,10 +124,10 @@ def _compiled(subject: Subject) -> str | None:
 
 
 def _int8(subject: Subject) -> str | None:
-    if not products(CPU)[0]:
-        pytest.skip(products(CPU)[1])
+    if not is_supported(CPU)[0]:
+        pytest.skip(is_supported(CPU)[1])
     model = subject.body()
-    rows = random_rows([5], [6], vocab_size=20, positions=model.max_positions)
+    rows = calibration_rows([5], [6], vocab_size=20, positions=model.max_positions)
     twin, kernel, reason = compile_model(model, lambda: rows)
     with torch.inference_mode():
         near = F.cosine_similarity(_computed(twin), _computed(model), dim=-1)
@@ -137,7 +137,7 @@ def _int8(subject: Subject) -> str | None:
 
 def _recompute(subject: Subject) -> str | None:
     model = subject.body().train()
-    if not model.can_recompute:
+    if not model.supports_checkpointing:
         return f"--gradient-checkpointing: {type(model).__name__} has no blocks to compute again"
     gradients = []
     for recompute in (False, True):
@@ -151,7 +151,7 @@ def _recompute(subject: Subject) -> str | None:
 
 def _chunks(subject: Subject) -> str | None:
     model = subject.body()
-    config = type(model).changed(model.config, {"chunk_size_feed_forward": 2})
+    config = type(model).changed_config(model.config, {"chunk_size_feed_forward": 2})
     chunked = type(model).from_config(config).eval()
     chunked.load_state_dict(model.state_dict())
     torch.testing.assert_close(_computed(chunked), _computed(model))

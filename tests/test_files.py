@@ -193,12 +193,12 @@ def test_commands_take_names_that_are_not_utf_8(
 
 def test_json_that_need_not_be_there(tmp_path: Path) -> None:
     path = tmp_path / "some.json"
-    assert files.read_json_if_there(path) == {}
+    assert files.read_json_or_empty(path) == {}
     path.symlink_to(tmp_path / "missing.json")
     with pytest.raises(UserError, match=r"some\.json: no such file .a link to nowhere"):
-        files.read_json_if_there(path)
+        files.read_json_or_empty(path)
     (tmp_path / "missing.json").write_text('{"a": 1}')
-    assert files.read_json_if_there(path) == {"a": 1}
+    assert files.read_json_or_empty(path) == {"a": 1}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tests.golden.copies import LATEST, ONE_OF_EACH
 from heedful.commands.evaluate import labelled_records
 from heedful.evaluation import Evaluation
 from heedful.judging import Judgement, judge_all
-from heedful.metrics.resampling import on_all
+from heedful.metrics.resampling import point_estimates
 from heedful.predictor import Predictor
 from heedful.settings import TASKS, ColumnSettings, PredictSettings
 
@@ -29,8 +29,8 @@ def judged(name: str, **settings: Any) -> tuple[dict[str, float], dict[str, Any]
         evaluation = Evaluation(predictor, records)
         judgements = [judged.judgement for judged in judge_all(judge, evaluation)]
         scores = evaluation.scores()
-    counts = np.array([judgement.counts for judgement in judgements])
-    return on_all(judge.measure, counts), scores, judgements
+    counts = np.array([judgement.statistics for judgement in judgements])
+    return point_estimates(judge.aggregate, counts), scores, judgements
 
 
 def test_all_tasks_are_here() -> None:

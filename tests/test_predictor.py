@@ -35,7 +35,7 @@ from heedful.settings import (
     RunSettings,
     TrainSettings,
 )
-from heedful.task import AnyTask, Fit, Recipe
+from heedful.task import AnyTask, LengthLimit, Recipe
 from heedful.tasks import regress
 from heedful.tasks.answer import Answer
 from heedful.tasks.classify import Classify
@@ -54,7 +54,7 @@ EACH: dict[str, AnyTask] = {
     "generate": Generate(pairs=False),
     "translate": Translate(longest=8),
 }
-FIT = Fit(max_length=16, rule="head")
+FIT = LengthLimit(max_length=16, long_text="head")
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_fewer_texts_at_once_where_many_are_written_for_each(
     given: list[tuple[int, float]] = []
 
     def spy(
-        lengths: list[int], *, batch_tokens: int, max_items: int, most_padding: float
+        lengths: list[int], *, batch_tokens: int, max_items: int, max_padding: float
     ) -> list[list[int]]:
-        given.append((max_items, most_padding))
+        given.append((max_items, max_padding))
         return [list(range(len(lengths)))]
 
     model = BertLMHeadModel.from_pretrained(tiny_model, is_decoder=True)
@@ -184,7 +184,7 @@ def test_a_number_is_one_an_item() -> None:
         run=RunSettings(out=Path("run")),
     )
     with pytest.raises(UserError, match="leave out --label-separator"):
-        Regress.decide(recipe)
+        Regress.from_training_data(recipe)
 
 
 def test_a_number_whose_square_is_none_is_refused() -> None:

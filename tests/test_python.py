@@ -37,7 +37,7 @@ from heedful.settings import (
 )
 from heedful.tasks.classify import Classify
 from heedful.training import fit
-from heedful.training.loop import Done
+from heedful.training.loop import StepResult
 
 ROWS = [
     {"text": f"the {what} is {how}{colour}", "label": colour}
@@ -149,8 +149,8 @@ def test_an_interrupted_call_goes_on(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def bar(total_steps: int, done: int) -> Iterator[Callable[[Done], None]]:
-        def interrupt(step: Done) -> None:
+    def bar(total_steps: int, done: int) -> Iterator[Callable[[StepResult], None]]:
+        def interrupt(step: StepResult) -> None:
             if step.step == 3:
                 signal.raise_signal(signal.SIGINT)  # as Ctrl-C and a notebook's stop button do
 
@@ -268,7 +268,7 @@ def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: Any
     rows = [{"text": "some bread", "label": "food"}] * 10
     call: dict[str, Any] = {"predictions": tmp_path / "answers.jsonl", "say": lambda line: None}
     run = shutil.copytree(GOLDEN, tmp_path / "run")
-    monkeypatch.setattr(evaluation, "TOGETHER", 4)
+    monkeypatch.setattr(evaluation, "RECORDS_PER_STEP", 4)
     decode, answered = Classify.decode, list[Any]()
 
     def stop(self: Classify, record: Any, *others: Any) -> Any:

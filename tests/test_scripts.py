@@ -2,7 +2,7 @@
 
 import pytest
 
-from heedful.scripts import close_up, join, space_between
+from heedful.scripts import join, remove_extra_spaces, space_between
 
 
 @pytest.mark.parametrize(
@@ -46,4 +46,4 @@ def test_many_texts_are_joined() -> None:
     ],
 )
 def test_spaces_between_joined_words_are_dropped_where_none_was(spaced: str, text: str) -> None:
-    assert close_up(spaced) == text
+    assert remove_extra_spaces(spaced) == text

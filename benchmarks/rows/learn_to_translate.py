@@ -73,7 +73,7 @@ def heedful(precision: "PrecisionName", trial: Trial) -> dict[str, float]:
         batch = run.task.batch([examples[row] for row in rows], run.tokenizer, draw)
         with torch.inference_mode():
             loss += float(run.task.loss(run.model, batch))
-        count += int(run.task.count(batch))
+        count += int(run.task.loss_divisor(batch))
     return {"held-out loss": loss / count}
 
 

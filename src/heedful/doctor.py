@@ -9,7 +9,7 @@ from heedful.checkpoints.runs import versions
 from heedful.compiled import int8, kernels
 from heedful.errors import UserError
 from heedful.extras import EXTRAS
-from heedful.layers import linear, rows
+from heedful.layers import fused, linear
 from heedful.sources import PACKAGES, resolve
 from heedful.training.device import bf16_products, choose_device, choose_precision
 
@@ -17,9 +17,9 @@ from heedful.training.device import bf16_products, choose_device, choose_precisi
 def examine() -> dict[str, object]:
     """Return the machine's cores, number formats, GPUs, versions and installed models."""
     cpu = torch.device("cpu")
-    onednn, onednn_reason = linear.products()
+    onednn, onednn_reason = linear.uses_onednn()
     bf16, bf16_reason = bf16_products(cpu)
-    has_int8, int8_reason = int8.products(cpu)
+    has_int8, int8_reason = int8.is_supported(cpu)
     device = choose_device()
     dtype = choose_precision("auto", device).dtype
     return {
@@ -37,13 +37,13 @@ def examine() -> dict[str, object]:
         "cpu_int8_because": int8_reason,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         "gpu_kernels": [
-            rows.why_no_kernels(torch.device("cuda", i)) or "there"
+            fused.why_no_kernels(torch.device("cuda", i)) or "there"
             for i in range(torch.cuda.device_count())
         ],
         "device": str(device),
         "precision": str(dtype).removeprefix("torch."),
-        "kernel": kernels.of_encoders(dtype, device)[0],
-        "kernel_because": kernels.of_encoders(dtype, device)[1],
+        "kernel": kernels.encoder_kernel(dtype, device)[0],
+        "kernel_because": kernels.encoder_kernel(dtype, device)[1],
         "models": {name: _model_state(name) for name in PACKAGES},
         "optional": _optional_packages(),
     }

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
-MOST_NAMES, LONGEST_NAME = 12, 100
+MAX_NAMES, MAX_NAME_LENGTH = 12, 100
 """Maximum number of names that a message lists, and of characters of each name."""
 
 
@@ -43,7 +43,7 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
     """
     names = sorted(allowed)
     return UserError(
-        f"unknown {what} {name!r}{did_you_mean(name, names)}; allowed: {listed(names)}"
+        f"unknown {what} {name!r}{did_you_mean(name, names)}; allowed: {join_names(names)}"
     )
 
 
@@ -77,19 +77,19 @@ def other_option(where: object, name: str, before: object, now: object) -> UserE
     return UserError(f"{where} was started {started}, now it is {today}")
 
 
-def listed(names: Collection[object]) -> str:
-    """Join names for a message: the first ``MOST_NAMES``, then the number of remaining names."""
-    shown = ", ".join(_shown(str(name)) for name in islice(names, MOST_NAMES))
-    more = len(names) - MOST_NAMES
+def join_names(names: Collection[object]) -> str:
+    """Join names for a message: the first ``MAX_NAMES``, then the number of remaining names."""
+    shown = ", ".join(_shown(str(name)) for name in islice(names, MAX_NAMES))
+    more = len(names) - MAX_NAMES
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
 def _shown(name: str) -> str:
     """Return a name for a list, quoted if it starts or ends with spaces, to make them visible."""
-    return shorten(name if name == name.strip() else repr(name), LONGEST_NAME)
+    return shorten(name if name == name.strip() else repr(name), MAX_NAME_LENGTH)
 
 
-def amount(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """Return ``1 text`` or ``2 texts``."""
     return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
@@ -99,7 +99,7 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return a text with control characters escaped, since a terminal would interpret them."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
@@ -126,7 +126,7 @@ def _in_quotes(character: str) -> str:
 
 def shorten(name: str, longest: int) -> str:
     """Shorten a name to one line by cutting its middle, since names differ at their ends."""
-    name = visible(" ".join(name.split()))
+    name = escape_controls(" ".join(name.split()))
     if len(name) <= longest:
         return name
     end = longest // 2

@@ -8,24 +8,24 @@ from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.training import ranks
 
-TOGETHER = 4096
+RECORDS_PER_STEP = 4096
 """Number of records per process and step: enough to fill batches with little padding."""
 
 _NUM_SEEDS = 4096
 """Number of records after which the records' seeds repeat."""
 
 
-class Memory(Protocol):
-    """Storage of model outputs that survives an interruption; see ``heedful.commands.kept``."""
+class OutputStore(Protocol):
+    """Storage of model outputs that survives an interruption; see ``commands/``."""
 
     @property
     def size(self) -> int:
         """Number of records in the next step."""
 
-    def known(self, records: Sequence[Any]) -> Iterator[Sequence[Any]] | None:
+    def get(self, records: Sequence[Any]) -> Iterator[Sequence[Any]] | None:
         """Return the stored outputs for this process's share of the records; None if missing."""
 
-    def add(self, records: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> None:
+    def put(self, records: Sequence[Any], outputs: Sequence[Sequence[Any]]) -> None:
         """Store the outputs for this process's share of the records."""
 
 
@@ -46,7 +46,7 @@ class Evaluation:
         predictor: Predictor,
         records: Iterable[Any],
         settings: PredictSettings | None = None,
-        memory: Memory | None = None,
+        memory: OutputStore | None = None,
     ) -> None:
         self._predictor, self._settings = predictor, settings or predictor.settings
         self._scores = predictor.task.scores()
@@ -69,13 +69,13 @@ class Evaluation:
             yield from zip(answers, records, strict=True)
 
     def _next(self) -> list[Any]:
-        size = self._memory.size if self._memory else TOGETHER * ranks.size()
+        size = self._memory.size if self._memory else RECORDS_PER_STEP * ranks.size()
         with ranks.failing_together():
             return list(islice(self._records, size))
 
     def _answers(self, records: Sequence[Any]) -> list[Any]:
         """Return the predictions for the next records; each process computes its share."""
-        stored = self._memory.known(records) if self._memory else None
+        stored = self._memory.get(records) if self._memory else None
         answers, outputs = list[Any](), list[Sequence[Any]]()
         with ranks.failing_together():
             for answer, output in self._share(records, stored):
@@ -83,7 +83,7 @@ class Evaluation:
                 if self._memory and stored is None:
                     outputs.append(output)
         if self._memory and stored is None:
-            self._memory.add(records, outputs)
+            self._memory.put(records, outputs)
         return ranks.to_all(answers)
 
     def _share(

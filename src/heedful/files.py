@@ -18,7 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import LONGEST_NAME, UserError, shorten
+from heedful.errors import MAX_NAME_LENGTH, UserError, shorten
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,19 +43,19 @@ def as_path(name: str, value: object) -> Path:
         UserError: the value has another type, or the system does not accept the path.
     """
     if not isinstance(value, str | os.PathLike):
-        raise UserError(f"{name} is {shorten(repr(value), LONGEST_NAME)}: expected a path")
+        raise UserError(f"{name} is {shorten(repr(value), MAX_NAME_LENGTH)}: expected a path")
     if value == "":  # Path("") would be the current folder
         raise UserError(f"{name} is empty: expected a path")
     path = Path(os.path.expanduser(value))  # otherwise a folder named ~ would be created
     try:
         path.exists()
     except OSError as error:  # too long, or in a folder without access
-        shown = shorten(str(path), LONGEST_NAME)
+        shown = shorten(str(path), MAX_NAME_LENGTH)
         raise UserError(f"{name} {shown!r}: {error.strerror}") from None
     return path
 
 
-def storable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Return a text that UTF-8 can encode, with lone surrogates replaced by U+FFFD.
 
     JSON can contain lone surrogates.
@@ -105,7 +105,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def read_json_if_there(path: Path) -> dict[str, Any]:
+def read_json_or_empty(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file, or return {} if the path does not exist.
 
     Raises:
@@ -180,7 +180,7 @@ def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         ((name, count),) = Counter(name for name, _ in pairs).most_common(1)
-        raise UserError(f"{count} keys of one object are named {shorten(name, LONGEST_NAME)!r}")
+        raise UserError(f"{count} keys of one object are named {shorten(name, MAX_NAME_LENGTH)!r}")
     return value
 
 
@@ -188,7 +188,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write an indented JSON object; non-finite numbers raise a ValueError."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     # File names can contain bytes that are not UTF-8, as \udce9, which is also a JSON escape.
-    with naming(path):
+    with with_file_name(path):
         path.write_bytes((text + "\n").encode("utf-8", errors="backslashreplace"))
 
 
@@ -258,14 +258,14 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists; choose another folder or give --overwrite")
-    path = behind_link(path)
+    path = symlink_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
-        with naming(path, partial):
+        with with_file_name(path, partial):
             yield partial
             sync_tree(partial)
         if path.exists():
@@ -280,7 +280,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         raise
 
 
-def behind_link(path: Path) -> Path:
+def symlink_target(path: Path) -> Path:
     """Return the target of a symlink, so that writing to it keeps the link."""
     return path.resolve() if path.is_symlink() else path
 
@@ -299,7 +299,7 @@ def check_new_file(path: Path, *, overwrite: bool = False) -> None:
         raise UserError(f"{path}: there is no folder {str(path.parent)!r}")
 
 
-def refuse_if_read(option: str, out: Path, read: Iterable[Path]) -> None:
+def check_not_input(option: str, out: Path, read: Iterable[Path]) -> None:
     """Check that an output path does not overwrite an input.
 
     Args:
@@ -326,10 +326,10 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         UserError: see `check_new_file`.
     """
     check_new_file(path, overwrite=overwrite)
-    path = behind_link(path)
+    path = symlink_target(path)
     partial = path.with_name(f".{path.name}.{threading.get_native_id()}.partial")
     try:
-        with naming(path, partial):
+        with with_file_name(path, partial):
             yield partial
             _sync(partial)
         partial.replace(path)
@@ -339,7 +339,7 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def naming(path: Path, partial: Path | None = None) -> Iterator[None]:
+def with_file_name(path: Path, partial: Path | None = None) -> Iterator[None]:
     """Add the file name to operating system errors: it is missing if, say, the disk is full.
 
     Args:

@@ -36,7 +36,7 @@ class Lengths(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
+class AnswerError:
     """One error in an answer that consists of several parts."""
 
     kind: str
@@ -59,19 +59,19 @@ class Judgement:
     """As JSON-serializable values."""
     answer: Any
     """In the same form as the ground truth."""
-    right: bool | None
+    correct: bool | None
     """None if answers are not right or wrong but only closer to or further from the truth."""
-    worth: float | None
+    score: float | None
     """Quality of the answer, higher is better; None if a single item has no meaningful score."""
     confidence: float | None
     """Confidence of the model from 0 to 1, if it reports one."""
-    counts: tuple[float, ...]
+    statistics: tuple[float, ...]
     """Numbers from which the scores over all items are computed; the same length for each item."""
     decisions: tuple[tuple[float, bool], ...] = ()
     """The probability of each decision, and whether the decision is right."""
-    faults: tuple[Fault, ...] = ()
+    errors: tuple[AnswerError, ...] = ()
     """The individual errors, if they can be told apart."""
-    doubtful: str | None = None
+    explain_target: str | None = None
     """The part of a multi-part answer to explain, as a value for ``heedful explain --target``; None
     for the whole answer."""
 
@@ -82,10 +82,10 @@ class Judge(Generic[AnswerT, RecordT]):
 
     judged: Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[Judgement]]
     """Takes answers and labelled records; yields their judgements in order."""
-    measure: Measure
+    aggregate: Measure
     """How to compute the scores from the counts of all items; keys as in the task's scores."""
-    worth: str | None = None
-    """Name of `Judgement.worth`, if it is more than whether the answer is right."""
+    score_name: str | None = None
+    """Name of `Judgement.score`, if it is more than whether the answer is right."""
     text_metrics: Mapping[str, Any] = field(default_factory=dict)
     """sacreBLEU metrics for answers that are texts."""
     labels: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Judge(Generic[AnswerT, RecordT]):
 class Judged(Generic[RecordT]):
     """An item of the data, with the judgement of its answer."""
 
-    number: int
+    index: int
     """Index in the data, from 0."""
     record: RecordT
     judgement: Judgement
@@ -128,17 +128,17 @@ def judge_all(
     for number, judgement in enumerate(judge.judged(answered_pairs())):
         lengths, record = pending.popleft()
         judgement = replace(judgement, where=naming_rows(judgement.where))
-        yield Judged(number=number, record=record, judgement=judgement, lengths=lengths)
+        yield Judged(index=number, record=record, judgement=judgement, lengths=lengths)
 
 
-def row_of(judge: AnyJudge, judged: Judged[Any]) -> dict[str, Any]:
+def prediction_row(judge: AnyJudge, judged: Judged[Any]) -> dict[str, Any]:
     """Return an item as a row of the predictions file; all rows of a task have the same keys."""
     judgement, lengths = judged.judgement, judged.lengths
     row: dict[str, Any] = {"where": judgement.where, **judgement.texts}
     row |= {"truth": judgement.truth, "answer": judgement.answer}
-    if judge.worth is not None:
-        row[judge.worth] = _rounded(judgement.worth)
-    row |= {"right": judgement.right, "confidence": _rounded(judgement.confidence)}
+    if judge.score_name is not None:
+        row[judge.score_name] = _rounded(judgement.score)
+    row |= {"right": judgement.correct, "confidence": _rounded(judgement.confidence)}
     return row | lengths._asdict()
 
 

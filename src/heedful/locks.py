@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from heedful.errors import UserError
-from heedful.files import naming
+from heedful.files import with_file_name
 
 if sys.platform != "win32":
     import fcntl
@@ -31,7 +31,7 @@ def locked(folder: Path, otherwise: str) -> Iterator[None]:
         UserError: another process holds the lock.
     """
     path = folder / LOCK
-    with naming(path):
+    with with_file_name(path):
         lock = path.open("a", encoding="utf-8")
     with lock:
         if sys.platform != "win32":

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from heedful.device_transfer import blocks_host
 from heedful.errors import UserError, check_known
-from heedful.host import waits
 
 IGNORED = -100
 """The label that is ignored, as in torch."""
@@ -75,7 +75,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
         classes = logits.shape[1]
-        rows = len(logits) if waits(logits.device) else _CACHED // classes
+        rows = len(logits) if blocks_host(logits.device) else _CACHED // classes
         gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         total = _upcast(logits.new_zeros(()))
         for start in range(0, len(logits), max(rows, 1)):

@@ -17,23 +17,23 @@ import torch
 from torch import Tensor
 
 from heedful.batches import Draw, Example, Fitted, plan_pass
-from heedful.batches.buckets import PASS_PADDING, Positions
+from heedful.batches.buckets import MAX_PADDING, Positions
 from heedful.batches.pictures import random_pictures
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
-from heedful.compiled.int8_layers import random_rows
+from heedful.compiled.int8_layers import calibration_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.compiled.watch import Structure
 from heedful.errors import UserError, naming_arguments, option_of, with_article
 from heedful.files import as_path
-from heedful.interop import answering_record
+from heedful.interop import predictable_record
 from heedful.models.model import Model
-from heedful.models.sizing import tokens_at_once
+from heedful.models.sizing import max_batch_tokens
 from heedful.readers import load_reader
 from heedful.reading import Text
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_options
 from heedful.sources import PACKAGES, resolve
-from heedful.task import AnyTask, Fit, check_max_length
+from heedful.task import AnyTask, LengthLimit, check_max_length
 from heedful.tasks import check_fit, read_task
 from heedful.tasks.texts import checked_items, checked_texts
 from heedful.tokens import TranslationTokenizer
@@ -53,7 +53,7 @@ _KERNELS = 512
 _DEFAULT = PredictSettings()
 
 
-Asked: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
+PredictInput: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
 """A text, or several that belong to one item; for a picture model, a file name or its bytes."""
 
 
@@ -97,7 +97,7 @@ class Predictor:
         self.max_length = self._max_length(settings)
         self.model = inference_copy(model, self.precision.dtype, self.device)
         self._compile()
-        self._tokens_at_once = tokens_at_once(self.model)
+        self._tokens_at_once = max_batch_tokens(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
             reason = self.compiled.reason
             raise UserError(f"--precision int8: {reason}; give auto or fp32")
@@ -108,7 +108,7 @@ class Predictor:
         self._structure = Structure(self.model)
 
     def __repr__(self) -> str:
-        return f"<Predictor {self.name!r}: {self.task.card()}>"
+        return f"<Predictor {self.name!r}: {self.task.model_card()}>"
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the compiled model: its weights are packed for this machine and cannot be stored."""
@@ -119,14 +119,14 @@ class Predictor:
         vars(self).update(state)
         self._compile()
 
-    def score_by(self, settings: ScoreSettings) -> None:
+    def set_score_settings(self, settings: ScoreSettings) -> None:
         """Set how the answers are scored.
 
         Raises:
             UserError: the task does not support these settings.
         """
         if settings != ScoreSettings():
-            self.task = self.task.scored_by(settings)
+            self.task = self.task.with_score_settings(settings)
 
     @property
     def compiled(self) -> Compiled:
@@ -167,7 +167,7 @@ class Predictor:
         folder = as_path("run", run)
         packaged = os.fspath(run) in PACKAGES
         folder = resolve(run) if packaged else folder
-        record = answering_record(folder)
+        record = predictable_record(folder)
         device = choose_device(settings.device)
         dtype = choose_answer_precision(settings.precision, device).dtype
         # The model has no other owner yet, so it can be converted without a copy.
@@ -182,7 +182,9 @@ class Predictor:
         reader = load_reader(folder, outside=record.outside)
         return cls(model, reader, record, settings, name=name)
 
-    def __call__(self, texts: Asked | Iterable[Asked], **options: Unpack[PredictOptions]) -> Any:
+    def __call__(
+        self, texts: PredictInput | Iterable[PredictInput], **options: Unpack[PredictOptions]
+    ) -> Any:
         """Answer one text (or a pair as a tuple), or a list of them.
 
         Args:
@@ -196,7 +198,9 @@ class Predictor:
             return next(self.predict([texts], **options))
         return list(self.predict(texts, **options))
 
-    def predict(self, texts: Iterable[Asked], **options: Unpack[PredictOptions]) -> Iterator[Any]:
+    def predict(
+        self, texts: Iterable[PredictInput], **options: Unpack[PredictOptions]
+    ) -> Iterator[Any]:
         """Yield the answer to each text or pair in order, with a few thousand in memory at a time.
 
         Args:
@@ -265,7 +269,7 @@ class Predictor:
         """
         if settings is not self.settings:  # the default settings were checked on loading
             check_options(self.task, settings)
-        fit = Fit(max_length=self._max_length(settings), rule=settings.long_text)
+        fit = LengthLimit(max_length=self._max_length(settings), long_text=settings.long_text)
         return self.task.encode(records, self.tokenizer, fit, labelled=labelled)
 
     def decode(
@@ -292,7 +296,7 @@ class Predictor:
         *,
         draws: Sequence[int] | None = None,
     ) -> Iterator[list[Any]]:
-        """Yield the output of `Task.compute` for all examples of each record; see `decode`.
+        """Yield the output of `Task.run_model` for all examples of each record; see `decode`.
 
         Args:
             encoded: the result of `encode` for each record, with the same settings.
@@ -308,14 +312,14 @@ class Predictor:
         """Group examples into batches by their lengths in tokens."""
         return plan_pass(
             lengths,
-            batch_tokens=self.tokens_at_once(settings),
+            batch_tokens=self.max_batch_tokens(settings),
             max_items=_max_items(settings),
             # Generation takes a step per token of the longest text in the batch, however large the
             # batch: an extra batch costs far more than the padding that it avoids.
-            most_padding=math.inf if "write" in self.task.abilities else PASS_PADDING,
+            max_padding=math.inf if "write" in self.task.abilities else MAX_PADDING,
         )
 
-    def tokens_at_once(self, settings: PredictSettings) -> int:
+    def max_batch_tokens(self, settings: PredictSettings) -> int:
         """Return the maximum number of tokens of a batch."""
         return settings.batch_tokens or self._tokens_at_once
 
@@ -330,7 +334,7 @@ class Predictor:
         if "see" in self.task.abilities:
             return random_pictures(self.tokenizer)
         assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators have no int8 form
-        return random_rows(
+        return calibration_rows(
             self.tokenizer.layout.begin,
             self.tokenizer.layout.end,
             vocab_size=self.model.config.vocab_size,
@@ -344,7 +348,7 @@ class Predictor:
         settings: PredictSettings,
         draws: Sequence[int] | None,
     ) -> Iterator[Any]:
-        """Return the output of `Task.compute` for each example in order, on the CPU."""
+        """Return the output of `Task.run_model` for each example in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
         record_numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
         outputs: list[Any] = [None] * len(examples)
@@ -352,7 +356,7 @@ class Predictor:
         for rows in self.plan([len(example.ids) for example in examples], settings):
             draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
-            computed = self.task.compute(forward, batch.to(self.device), settings)
+            computed = self.task.run_model(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
             _check_not_nan(computed)
             for row, output in zip(rows, computed, strict=True):

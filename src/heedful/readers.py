@@ -27,5 +27,5 @@ def load_reader(folder: Path, *, outside: bool = False) -> Any:
         return ViTImageProcessor.from_pretrained(folder, channels=read_config(folder).num_channels)
     reader = load_tokenizer(folder)
     if outside and model_type == "gpt2" and not isinstance(reader, TranslationTokenizer):
-        reader.tell_types_alone()
+        reader.enable_single_text_types()
     return reader

@@ -55,7 +55,7 @@ def join(parts: Iterable[str]) -> str:
     return "".join([*parts[:1], *separated])
 
 
-def close_up(text: str) -> str:
+def remove_extra_spaces(text: str) -> str:
     """Remove spaces between words where `join` would put none."""
     return _SPACED.sub(lambda match: match.group().replace(" ", ""), text)
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from torch import Tensor
 
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store
 from heedful.batches.stream import Chunks
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, with_article
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models import Head
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -40,7 +40,7 @@ from heedful.settings import (
 RecordT = TypeVar("RecordT")
 """A record: read from a file or made from texts, with or without the ground truth."""
 OutputT = TypeVar("OutputT")
-"""The output of `Task.compute` for one example, on the CPU."""
+"""The output of `Task.run_model` for one example, on the CPU."""
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
@@ -53,8 +53,8 @@ Forward = Callable[..., Any]
 Say = Callable[[str], None]
 """Shows the user a line."""
 
-SAMPLE = 1000
-"""Number of leading records that `Task.doubt` inspects."""
+WARNING_SAMPLE = 1000
+"""Number of leading records that `Task.warn_about` inspects."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ class Input:
 
     name: str
     """Its name, such as ``question``."""
-    several: bool = False
+    variadic: bool = False
     """Whether it takes any number of texts, such as choices; only the last input can."""
     optional: bool = False
     """Whether it may be omitted."""
@@ -106,12 +106,12 @@ class Scores(Protocol[_ScoredAnswer, _ScoredRecord]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Fit:
+class LengthLimit:
     """Length limit of an encoded item."""
 
     max_length: int
     """Maximum number of tokens of an example, including special tokens."""
-    rule: LongText
+    long_text: LongText
     """How to treat a longer text."""
 
 
@@ -171,15 +171,15 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     __dataclass_fields__: ClassVar[dict[str, Any]]  # marks it as a dataclass
     name: ClassVar[str]
     """The name of the task on the command line, after ``heedful train``."""
-    unsaid: ClassVar[frozenset[str]] = frozenset()
+    underived_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not follow from the settings in the run record; JSON-serializable."""
-    whole_batch: ClassVar[bool] = False
+    in_batch_loss: ClassVar[bool] = False
     """Whether the loss of an item depends on the rest of its batch. Then no batch is split."""
-    two_sided: ClassVar[bool] = False
+    has_target_tokens: ClassVar[bool] = False
     """Whether the labels of an example are token ids, which are padded too."""
-    dev_beam: ClassVar[int] = PredictSettings().beam
+    eval_num_beams: ClassVar[int] = PredictSettings().beam
     """Beam size of evaluations during training."""
-    head_rate: ClassVar[float] = HEAD_RATE
+    head_lr_multiplier: ClassVar[float] = HEAD_RATE
     """Learning rate of a fresh head, as a multiple of the rate of the layers below it."""
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
@@ -201,7 +201,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         return frozenset()
 
     @property
-    def tells_more(self) -> bool:
+    def has_details(self) -> bool:
         """Whether `Answer.to_dict` returns more if asked for everything."""
         return "fill" not in self.abilities
 
@@ -222,7 +222,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         ...
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Create the task from the settings and one pass over the training data.
 
         Raises:
@@ -235,7 +235,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """The input texts of an item, in the order that `from_texts` takes them."""
         return (Input(name="text"),)
 
-    def scorable(self, records: Iterator[RecordT], say: Say) -> Iterator[RecordT]:
+    def drop_unscorable(self, records: Iterator[RecordT], say: Say) -> Iterator[RecordT]:
         """Skip records that cannot be scored, and finally report how many were skipped."""
         return records
 
@@ -243,7 +243,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Raise if the record's ground truth is unknown to this run."""
         return
 
-    def doubt(self, records: Sequence[RecordT]) -> str | None:
+    def warn_about(self, records: Sequence[RecordT]) -> str | None:
         """Return a one-line warning if the first records to be scored look wrong, else None."""
         return None
 
@@ -255,9 +255,10 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         if recipe.data.dev is None:
             return
-        records = self.scorable(self.read(recipe.data.dev, recipe.columns, labelled=True), say)
-        sample = list(islice(records, SAMPLE))
-        if line := self.doubt(sample):
+        records = self.read(recipe.data.dev, recipe.columns, labelled=True)
+        records = self.drop_unscorable(records, say)
+        sample = list(islice(records, WARNING_SAMPLE))
+        if line := self.warn_about(sample):
             say(f"--dev: {line}")
         for record in chain(sample, records):
             self.check(record)
@@ -312,7 +313,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         return lambda: self.read(paths, columns, labelled=True)
 
     def encode(
-        self, records: Iterable[RecordT], tokenizer: Any, fit: Fit, *, labelled: bool
+        self, records: Iterable[RecordT], tokenizer: Any, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each record: one example, or one per window of a long text."""
         ...
@@ -325,28 +326,28 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Return the summed loss of a batch, or one sum per loss term; the means add up."""
         ...
 
-    def count(self, batch: Batch) -> float | Tensor:
+    def loss_divisor(self, batch: Batch) -> float | Tensor:
         """Return the divisor of each sum of `loss`; known before the forward pass."""
         ...
 
     @property
-    def taught_by(self) -> Literal["scores", "values", "texts"] | None:
+    def teacher_output(self) -> Literal["scores", "values", "texts"] | None:
         """What a teacher provides; None if the task cannot be distilled.
 
         ``scores`` become probabilities, ``values`` are used as they are, and ``texts`` are targets.
         """
         return None
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation losses of a batch; their means add up."""
         return ()
 
-    def write_beside(self, start: Start, folder: Path) -> None:
+    def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write files for other libraries next to the model in the run folder."""
         return
 
     @classmethod
-    def clean_up(cls, recipe: Recipe) -> None:
+    def remove_resume_files(cls, recipe: Recipe) -> None:
         """Delete files that the run folder holds only for resuming."""
         return
 
@@ -359,7 +360,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
             folder: the run folder.
             head: the type of the model's head; None to read it from the folder.
         """
-        model: Model = load_model(folder, head=head, mapped=True)
+        model: Model = load_model(folder, head=head, memory_map=True)
         return model
 
     def check_model(self, model: Model) -> None:
@@ -370,7 +371,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         return
 
-    def compute(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[OutputT] | Tensor:
         """Return the input of `decode` for each of the B examples; a tensor has a row for each."""
@@ -387,9 +388,9 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Turn the outputs for all examples of a record into the answer."""
         ...
 
-    def aim(
-        self, computed: Computed[RecordT, OutputT, AnswerT], target: str | None, tokenizer: Any
-    ) -> Aim:
+    def explanation_target(
+        self, computed: Answered[RecordT, OutputT, AnswerT], target: str | None, tokenizer: Any
+    ) -> ExplanationTarget:
         """Return the model output by which an answer is explained.
 
         Args:
@@ -408,7 +409,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Return a new, empty accumulator of scores."""
         ...
 
-    def scored_by(self, settings: ScoreSettings) -> Self:
+    def with_score_settings(self, settings: ScoreSettings) -> Self:
         """Return a copy of the task with non-default scoring settings.
 
         Raises:
@@ -420,7 +421,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """Return the judge that compares each answer with its ground truth."""
         ...
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card, in a sentence or two."""
         ...
 
@@ -429,20 +430,20 @@ AnyTask: TypeAlias = Task[Any, Any, Any]
 """Any task."""
 
 
-def check_max_length(max_length: int, positions: int, told: str = "--max-length") -> int:
+def check_max_length(max_length: int, positions: int, source: str = "--max-length") -> int:
     """Check a maximum length against the model's number of positions.
 
     Args:
         max_length: the length.
         positions: the number of positions.
-        told: the source of the length, for the message.
+        source: the source of the length, for the message.
 
     Raises:
         UserError: it exceeds the positions, or is too short for any text.
     """
     if not min(8, positions) <= max_length <= positions:
         raise UserError(
-            f"{told} {max_length}: this model has {positions} positions; "
+            f"{source} {max_length}: this model has {positions} positions; "
             f"give a length from 8 to {positions}"
         )
     return max_length

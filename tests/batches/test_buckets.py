@@ -21,13 +21,13 @@ def check_bounds(
     lengths: list[int],
     tokens: int,
     items: int,
-    most_padding: float = math.inf,
+    max_padding: float = math.inf,
 ) -> None:
     """Each batch keeps to its bounds, none could take the next item, and the longest come first."""
     for number, rows in enumerate(batches):
         longest = max(lengths[row] for row in rows)
         padding = sum(longest - lengths[row] for row in rows)
-        assert padding <= most_padding
+        assert padding <= max_padding
         assert len(rows) == 1 or len(rows) * longest <= tokens
         assert len(rows) <= items
         assert [lengths[row] for row in rows] == sorted(
@@ -38,7 +38,7 @@ def check_bounds(
             assert (
                 len(rows) == items
                 or (len(rows) + 1) * longest > tokens
-                or padding + longest - lengths[batches[number + 1][0]] > most_padding
+                or padding + longest - lengths[batches[number + 1][0]] > max_padding
             )
 
 
@@ -70,32 +70,32 @@ def test_a_plan_of_an_epoch(
 
 @given(lengths_of, sizes, st.integers(0, 600), st.integers(0, 2**40))
 def test_a_step_of_any_lengths_is_cut_where_padding_costs_more(
-    lengths: list[int], batch_size: int, most_padding: int, seed: int
+    lengths: list[int], batch_size: int, max_padding: int, seed: int
 ) -> None:
-    def plan(most_padding: float) -> list[Step]:
+    def plan(max_padding: float) -> list[Step]:
         return plan_epoch(
             lengths,
             batch_size=batch_size,
             batch_tokens=10**9,
             seed=seed,
             epoch=1,
-            alike=False,
-            most_padding=most_padding,
+            similar_lengths=False,
+            max_padding=max_padding,
         )
 
-    cut = plan(most_padding)
+    cut = plan(max_padding)
     assert flat(cut) == flat(plan(math.inf)), "other items learn together"
     for step in cut:
-        check_bounds(step, lengths, 10**9, batch_size, most_padding)
+        check_bounds(step, lengths, 10**9, batch_size, max_padding)
 
 
 @given(lengths_of, st.integers(1, 3000), st.integers(1, 120), st.sampled_from([0, 512, 10**9]))
 def test_a_plan_of_a_pass(
-    lengths: list[int], tokens: int, max_items: int, most_padding: int
+    lengths: list[int], tokens: int, max_items: int, max_padding: int
 ) -> None:
-    plan = plan_pass(lengths, batch_tokens=tokens, max_items=max_items, most_padding=most_padding)
+    plan = plan_pass(lengths, batch_tokens=tokens, max_items=max_items, max_padding=max_padding)
     assert sorted(map(int, chain.from_iterable(plan))) == list(range(len(lengths)))
-    check_bounds(plan, lengths, tokens, max_items, most_padding=most_padding)
+    check_bounds(plan, lengths, tokens, max_items, max_padding=max_padding)
 
 
 def plan_of(seed: int, epoch: int, lengths: object = None) -> list[list[int]]:

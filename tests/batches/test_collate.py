@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.batches.collate import class_labels, collate, multi_hot, numbers
+from heedful.batches.collate import class_labels, collate, multi_hot, regression_targets
 from heedful.batches.examples import Example
 
 
@@ -49,7 +49,7 @@ def test_the_last_token_may_have_a_type_of_its_own() -> None:
 
 def test_labels() -> None:
     one = [example([1], labels=(2,)), example([1], labels=(0,))]
-    classes, estimates = class_labels(one), numbers(one)
+    classes, estimates = class_labels(one), regression_targets(one)
     assert (classes.tolist(), classes.dtype) == ([2, 0], torch.int64)
     assert (estimates.tolist(), estimates.dtype) == ([2.0, 0.0], torch.float32)
     several = [example([1], labels=(2, 0)), example([1]), example([1], labels=(1,))]

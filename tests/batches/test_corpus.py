@@ -12,7 +12,7 @@ from heedful import BertTokenizer, UserError
 from heedful.batches import corpus as corpus_module
 from heedful.batches.corpus import Corpus, tokenize_documents, write_corpus
 from heedful.batches.segments import IN_WORD, is_chinese, load_segmenter
-from heedful.batches.sentences import SentenceRule, running_sentences
+from heedful.batches.sentences import SentenceRule, split_sentences
 from heedful.reading.documents import Document, read_documents
 from heedful.tokens.vocabulary import Vocabulary
 
@@ -157,7 +157,7 @@ def test_words_of_a_novel(data_folder: Path) -> None:
     pytest.importorskip("jieba", reason="needs jieba, of the extra chinese")
     load_segmenter.cache_clear()
     (document, *_) = read_documents([data_folder / "zh/novels/sanguo.txt.gz"], "file")
-    for sentence in running_sentences(document.text[:20_000]):
+    for sentence in split_sentences(document.text[:20_000]):
         starts = load_segmenter()(sentence)
         ends = [*starts[1:], len(sentence)]
         words = [sentence[start:end] for start, end in zip(starts, ends, strict=True)]

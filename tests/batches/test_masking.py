@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer, RobertaTokenizer, UserError
-from heedful.batches.masking import IGNORED, MaskRule, hide_tokens, mask_rule, n_grams
+from heedful.batches.masking import IGNORED, MaskRule, mask_rule, mask_tokens, n_grams
 from heedful.batches.segments import IN_WORD
 from heedful.tokens.bpe import ALPHABET
 from heedful.tokens.bytelevel_folder import ROBERTA
@@ -29,7 +29,7 @@ def sequence(length: int, *, seed: int = 0, pieces: bool = False) -> NDArray[np.
 
 
 def draws(rule: MaskRule, count: int, ids: NDArray[np.int32]) -> list[NDArray[np.int64]]:
-    rows = [hide_tokens(ids, rule, seed=1, epoch=2, index=index) for index in range(count)]
+    rows = [mask_tokens(ids, rule, seed=1, epoch=2, index=index) for index in range(count)]
     return [np.stack(side) for side in zip(*rows, strict=True)]
 
 
@@ -78,17 +78,17 @@ def test_what_is_not_chosen_stays_and_labels_are_the_truth() -> None:
 
 def test_a_draw_depends_on_seed_epoch_and_index_alone() -> None:
     ids = sequence(100)
-    first = hide_tokens(ids, PLAIN, seed=1, epoch=2, index=3)
-    again = hide_tokens(ids.copy(), PLAIN, seed=1, epoch=2, index=3)
+    first = mask_tokens(ids, PLAIN, seed=1, epoch=2, index=3)
+    again = mask_tokens(ids.copy(), PLAIN, seed=1, epoch=2, index=3)
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     for seed, epoch, index in [(0, 2, 3), (1, 0, 3), (1, 2, 0), (2, 1, 3), (1, 3, 2)]:
-        other = hide_tokens(ids, PLAIN, seed=seed, epoch=epoch, index=index)
+        other = mask_tokens(ids, PLAIN, seed=seed, epoch=epoch, index=index)
         assert (first[1] != other[1]).any()
 
 
 def test_the_draws_stay_those_of_today() -> None:
     # A run must resume on any platform and with any version of numpy.
-    seen, labels = hide_tokens(np.arange(20, dtype=np.int32), PLAIN, seed=0, epoch=0, index=0)
+    seen, labels = mask_tokens(np.arange(20, dtype=np.int32), PLAIN, seed=0, epoch=0, index=0)
     assert (int(seen.sum()), np.flatnonzero(labels != IGNORED).tolist()) == (183, [11, 13])
 
 
@@ -99,14 +99,14 @@ def test_the_draws_stay_those_of_today() -> None:
 def test_how_many_are_chosen(length: int, share: float, most: int | None, count: int) -> None:
     ids = np.array([2, *[FIRST] * length, 3], dtype=np.int32)
     rule = mask_rule(TOKENIZER, share=share, most=most)
-    _, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+    _, labels = mask_tokens(ids, rule, seed=0, epoch=0, index=0)
     assert (labels != IGNORED).sum() == count
 
 
 @pytest.mark.parametrize("rule", [PLAIN, WHOLE, IN_A_ROW], ids=["tokens", "words", "in a row"])
 def test_a_sequence_of_special_tokens_is_left_alone(rule: MaskRule) -> None:
     ids = np.array([2, 1, 1, 3], dtype=np.int32)
-    seen, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+    seen, labels = mask_tokens(ids, rule, seed=0, epoch=0, index=0)
     assert (seen == ids).all()
     assert (labels == IGNORED).all()
 
@@ -133,7 +133,7 @@ def test_words_of_bytes_are_hidden_whole() -> None:
     tokens = byte_level.convert_ids_to_tokens(ids)
     assert tokens[1:-1] == ["a", "Ġlow", "er", "Ġ", "Ġlow", "-", "er", "Ġa"]
     words = [[1], [2, 3], [4], [5, 6, 7], [8]]
-    hidden = [hide_tokens(ids, rule, seed=0, epoch=0, index=index)[1] for index in range(40)]
+    hidden = [mask_tokens(ids, rule, seed=0, epoch=0, index=index)[1] for index in range(40)]
     chosen = np.array([labels != IGNORED for labels in hidden])
     assert chosen.any(0)[1:-1].all()
     for word in words:
@@ -202,7 +202,7 @@ def test_words_in_a_row_are_whole_and_stay_on_one_side() -> None:
 def test_a_word_longer_than_the_share_is_hidden_all_the_same() -> None:
     ids = np.array([2, FIRST, *[FIRST + len(WORDS)] * 8, 3], dtype=np.int32)
     for rule in (WHOLE, IN_A_ROW):
-        _, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=0)
+        _, labels = mask_tokens(ids, rule, seed=0, epoch=0, index=0)
         assert (labels[1:-1] != IGNORED).all()
 
 

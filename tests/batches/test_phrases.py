@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from tests.tiny import SPECIAL, byte_level_tokenizer
 
 from heedful import BertTokenizer
-from heedful.batches.masking import IGNORED, hide_tokens, mask_rule
+from heedful.batches.masking import IGNORED, mask_rule, mask_tokens
 from heedful.batches.phrases import Phrases
 from heedful.tokens import Tokenizer
 from heedful.tokens.vocabulary import Vocabulary
@@ -70,15 +70,15 @@ def test_phrases_are_hidden_whole_and_all_else_as_words() -> None:
     assert [end - start for start, end in spans] == [3, 2, 2]
     whole, part = 0, 0
     for index in range(200):
-        _, labels = hide_tokens(ids, rule, seed=0, epoch=0, index=index)
+        _, labels = mask_tokens(ids, rule, seed=0, epoch=0, index=index)
         for start, end in spans:
             hidden = labels[start:end] != IGNORED
             assert hidden.all() or not hidden.any()
             whole += bool(hidden.all())
-        _, labels = hide_tokens(ids, words, seed=0, epoch=0, index=index)
+        _, labels = mask_tokens(ids, words, seed=0, epoch=0, index=index)
         part += sum(len({*(labels[start:end] != IGNORED)}) == 2 for start, end in spans)
-        again = hide_tokens(ids.copy(), rule, seed=0, epoch=0, index=index)
-        assert (again[1] == hide_tokens(ids, rule, seed=0, epoch=0, index=index)[1]).all()
+        again = mask_tokens(ids.copy(), rule, seed=0, epoch=0, index=index)
+        assert (again[1] == mask_tokens(ids, rule, seed=0, epoch=0, index=index)[1]).all()
     assert whole > 100
     assert part > 100  # without the rule they are not
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from heedful import UserError
-from heedful.batches.corpus import Corpus, Tokenized, write_corpus
+from heedful.batches.corpus import Corpus, TokenizedDocument, write_corpus
 from heedful.batches.examples import Example
-from heedful.batches.packing import keep_apart
+from heedful.batches.packing import packing_mask
 from heedful.batches.sentence_pairs import (
     IN_ORDER,
     NEXT,
@@ -37,7 +37,7 @@ def make_corpus(tmp_path: Path) -> MakeCorpus:
     def make(documents: list[list[int]]) -> Corpus:
         """Make a corpus of documents given as the lengths of their sentences."""
         chunk = [
-            Tokenized(
+            TokenizedDocument(
                 ids=np.arange(sum(lengths), dtype=np.int32) + STEP * (number + 1),
                 ends=np.cumsum(lengths, dtype=np.int32),
             )
@@ -238,10 +238,10 @@ def test_one_document_is_enough_for_masked_language_modelling(make_corpus: MakeC
 def test_texts_of_a_sequence_are_kept_apart() -> None:
     ids = torch.tensor([[CLS, 5, SEP, CLS, 6, SEP], [CLS, 7, 8, SEP, 0, 0]])
     real = ids != 0
-    inputs = keep_apart(ids, real, CLS)
+    inputs = packing_mask(ids, real, CLS)
     mask, positions = inputs["attention_mask"], inputs["position_ids"]
     assert positions[0].tolist() == [0, 1, 2, 0, 1, 2]
     assert positions[1, :4].tolist() == [0, 1, 2, 3]
     assert mask[0].int().tolist() == [[1, 1, 1, 0, 0, 0]] * 3 + [[0, 0, 0, 1, 1, 1]] * 3
     assert mask[1, :4].int().tolist() == [[1, 1, 1, 1, 0, 0]] * 4
-    assert keep_apart(ids[1:], real[1:], CLS) == {}
+    assert packing_mask(ids[1:], real[1:], CLS) == {}

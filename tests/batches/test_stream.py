@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.batches import Example
 from heedful.batches.packed import Packed, pack
-from heedful.batches.stream import Buffer, Offer, Stage, drawn_from, order_of
+from heedful.batches.stream import Buffer, Offer, StreamPosition, derived_seed, shard_order
 
 TEXTS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=7)
 """Of each shard, the examples of each chunk."""
@@ -61,8 +61,8 @@ class Case:
             **options,  # type: ignore[arg-type]
         )
 
-    def stage(self, epoch: int = 0) -> Stage:
-        return Stage.first(epoch, min(self.lanes, len(self.sizes)))
+    def stage(self, epoch: int = 0) -> StreamPosition:
+        return StreamPosition.first(epoch, min(self.lanes, len(self.sizes)))
 
 
 CASES = st.builds(
@@ -80,8 +80,8 @@ def numbers_of(packed: Packed) -> list[tuple[int, int]]:
 
 
 def fillings(
-    buffer: Buffer, stage: Stage, epochs: int
-) -> list[tuple[Stage, list[tuple[int, int]]]]:
+    buffer: Buffer, stage: StreamPosition, epochs: int
+) -> list[tuple[StreamPosition, list[tuple[int, int]]]]:
     """Fill the buffer to the end of an epoch, and note each stage with what it gave."""
     filled = []
     while stage.epoch < epochs:
@@ -126,7 +126,7 @@ def test_processes_get_what_one_gets_and_share_the_reading(case: Case, size: int
     barrier = threading.Barrier(size, timeout=30)
     table: list[Mapping[int, Offer]] = [{}] * size
 
-    def process(rank: int) -> list[tuple[Stage, list[tuple[int, int]]]]:
+    def process(rank: int) -> list[tuple[StreamPosition, list[tuple[int, int]]]]:
         def share(offers: Mapping[int, Offer]) -> Mapping[int, Offer]:
             table[rank] = offers
             barrier.wait()
@@ -144,7 +144,7 @@ def test_processes_get_what_one_gets_and_share_the_reading(case: Case, size: int
 
 
 def test_the_order_of_shards_depends_on_seed_and_epoch() -> None:
-    assert order_of(20, 3, 1) == order_of(20, 3, 1)
-    assert sorted(order_of(20, 3, 1)) == list(range(20))
-    assert len({tuple(order_of(20, seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
-    assert len({drawn_from(*numbers) for numbers in [(0, 1, 2), (0, 2, 1), (1, 1, 2)]}) == 3
+    assert shard_order(20, 3, 1) == shard_order(20, 3, 1)
+    assert sorted(shard_order(20, 3, 1)) == list(range(20))
+    assert len({tuple(shard_order(20, seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
+    assert len({derived_seed(*numbers) for numbers in [(0, 1, 2), (0, 2, 1), (1, 1, 2)]}) == 3

@@ -55,7 +55,9 @@ def test_padding_of_both_sides_stays_below_a_twentieth(batch_size: int) -> None:
 def test_lengths_can_be_mixed() -> None:
     sizes = like_real_ones(2000)
     plans = [
-        plan_epoch(sizes, batch_size=64, batch_tokens=8192, seed=0, epoch=epoch, alike=False)
+        plan_epoch(
+            sizes, batch_size=64, batch_tokens=8192, seed=0, epoch=epoch, similar_lengths=False
+        )
         for epoch in (0, 0, 1)
     ]
     steps = [[np.sort(np.concatenate(step)).tolist() for step in plan] for plan in plans]

@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
 
-from heedful.batches.windows import apart, fit_pair, fit_text, windows
+from heedful.batches.windows import fit_pair, fit_text, split_evenly, windows
 from heedful.errors import UserError
 from heedful.settings import LongText
 
@@ -55,7 +55,7 @@ def test_windows(count: int, limit: int, stride: int, expected: list[list[int]])
 
 @given(st.integers(0, 100), st.integers(1, 30))
 def test_pieces_apart_share_nothing(count: int, limit: int) -> None:
-    fitted = apart(range(count), limit)
+    fitted = split_evenly(range(count), limit)
     assert list(chain(*fitted.pieces)) == list(range(count))
     lengths = [len(piece) for piece in fitted.pieces]
     assert max(lengths) <= limit

@@ -9,12 +9,12 @@ from heedful.batches.windows import windows
 from heedful.batches.words import (
     WordRule,
     entities_in_words,
+    extend_over_accents,
     first_inside,
     first_pieces,
-    past_marks,
-    past_spaces,
     piece_words,
     spaced_words,
+    strip_spaces,
     word_breaks,
     word_probabilities,
 )
@@ -253,21 +253,21 @@ def test_words_of_sentencepiece_end_at_marks_and_begin_behind_their_space(
 
 def test_slices_without_the_space_before_a_word(unigram: Tokenizer) -> None:
     text = " in  paris"
-    spans = past_spaces(text, unigram.pieces(text).offsets).tolist()
+    spans = strip_spaces(text, unigram.pieces(text).offsets).tolist()
     assert [text[start:end] for start, end in spans if start < end] == [*"inparis"]
-    assert past_spaces("", []).shape == (0, 2)
+    assert strip_spaces("", []).shape == (0, 2)
 
 
 def test_slices_with_the_accents_behind_them() -> None:
     spans = np.array([[0, 1], [2, 3], [4, 4], [4, 6]], dtype=np.int32)
-    assert past_marks("e\u0301e\u0301\u0302e\u0301 ", spans).tolist() == [
+    assert extend_over_accents("e\u0301e\u0301\u0302e\u0301 ", spans).tolist() == [
         *([0, 2], [2, 4], [4, 4], [4, 7]),
     ]
     assert spans[0].tolist() == [0, 1]
     # The marks of half-width kana become such accents; what becomes a space with one does not.
     kana = np.array([[0, 1], [2, 3]], dtype=np.int32)
-    assert past_marks("ｶﾞﾊ\uff9f¨", kana).tolist() == [[0, 2], [2, 4]]
-    assert past_marks("", np.empty((0, 2), dtype=np.int32)).shape == (0, 2)
+    assert extend_over_accents("ｶﾞﾊ\uff9f¨", kana).tolist() == [[0, 2], [2, 4]]
+    assert extend_over_accents("", np.empty((0, 2), dtype=np.int32)).shape == (0, 2)
 
 
 def test_words_have_the_vowel_signs_that_the_tokenizer_drops(unigram: Tokenizer) -> None:

@@ -45,7 +45,7 @@ def code_of(words: list[str]) -> int:
 
 
 ranks.to_first = dying
-evaluation.TOGETHER = 5
+evaluation.RECORDS_PER_STEP = 5
 with ranks.together():
     folder = Path(f"said/{ranks.size()}")
     folder.mkdir(parents=True, exist_ok=True)

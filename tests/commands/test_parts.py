@@ -13,7 +13,7 @@ from tests.holding import HeldAlreadyError, held_elsewhere
 import heedful
 from heedful.cli import run
 from heedful.commands import shards
-from heedful.commands.parts import Parts
+from heedful.commands.parts import PartialOutput
 from heedful.errors import UserError
 
 OUT = Path("answers.jsonl")
@@ -40,15 +40,15 @@ def error_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 def stop_after(shards: int, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop a command as Ctrl-C would, once some shards are written."""
-    add, before = Parts.add, OUT.read_text() if OUT.exists() else None
+    add, before = PartialOutput.add, OUT.read_text() if OUT.exists() else None
 
-    def stopping(self: Parts, *arguments: Any) -> None:
+    def stopping(self: PartialOutput, *arguments: Any) -> None:
         if len(self.shards) == shards:
             raise KeyboardInterrupt
         add(self, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Parts, "add", stopping)
+        patch.setattr(PartialOutput, "add", stopping)
         assert run(words) == 130
     assert (OUT.read_text() if OUT.exists() else None) == before
 
@@ -113,16 +113,16 @@ def test_answers_are_held_until_all_are_there(
 ) -> None:
     if flags:
         stop_after(2, PREDICT, monkeypatch)
-    add, refused = Parts.add, []
+    add, refused = PartialOutput.add, []
 
-    def adding(self: Parts, *arguments: Any) -> None:
+    def adding(self: PartialOutput, *arguments: Any) -> None:
         add(self, *arguments)
         if len(self.shards) == 3:
             with pytest.raises(HeldAlreadyError), held_elsewhere(PARTS):
                 pass
             refused.append(flags)
 
-    monkeypatch.setattr(Parts, "add", adding)
+    monkeypatch.setattr(PartialOutput, "add", adding)
     assert run([*PREDICT, *flags]) == 0
     assert refused == [flags]
     assert OUT.read_text() == right()

@@ -15,7 +15,7 @@ from tests.golden.cases import GERMAN, OTHER
 from tests.golden.copies import LATEST
 
 from heedful.cli import run
-from heedful.errors import amount
+from heedful.errors import count_of
 
 DRIVER = Path(__file__).parent / "sharing_driver.py"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
@@ -216,7 +216,7 @@ def test_several_processes_predict_what_one_does(name: str) -> None:
         assert codes == [0] * size, err
         assert_same(rows_of(Path(f"{size}/{name}.jsonl").read_text()), right, name)
         assert out == [""] * size
-        assert f"{amount(len(right), 'answer')} written to {size}/{name}.jsonl\n" in err[0]
+        assert f"{count_of(len(right), 'answer')} written to {size}/{name}.jsonl\n" in err[0]
         assert err[1:] == [""] * (size - 1)
         assert not Path(f"{size}/{name}.jsonl.parts").exists()
 

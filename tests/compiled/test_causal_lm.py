@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.compiled.model import compile_model
 from heedful.decoding.search import Hypothesis, Search
 from heedful.models import FAMILIES
-from heedful.models.decoders import Encoded
+from heedful.models.decoders import EncoderOutput
 from heedful.models.generation import generate
 from heedful.models.model import Model
 from heedful.models.with_head import language_head
@@ -164,7 +164,7 @@ def test_with_an_encoder_the_readable_form_writes() -> None:
     twin = _compiled(model)
     ids, mask = _prompts()
     torch.manual_seed(2)
-    encoded = Encoded(hidden=torch.randn(len(PROMPTS), 3, 24), mask=None)
+    encoded = EncoderOutput(hidden=torch.randn(len(PROMPTS), 3, 24), mask=None)
     search = Search(eos_token_id=3, max_new_tokens=10)
     plain, fast = (generate(one, ids, mask, search, encoded) for one in (model, twin))
     assert_same_texts(fast, plain)

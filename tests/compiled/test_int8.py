@@ -14,8 +14,8 @@ from heedful import evaluate, load
 from heedful.cli.options import print_table
 from heedful.commands.score import score_texts
 from heedful.compiled import int8, kernels
-from heedful.compiled.int8 import TOGETHER, RowLinear, StepLinear
-from heedful.compiled.int8_layers import Int8Linears, largest_numbers, random_rows
+from heedful.compiled.int8 import CHUNK_ROWS, DynamicInt8Linear, StaticInt8Linear
+from heedful.compiled.int8_layers import Int8Linears, absolute_maxima, calibration_rows
 from heedful.compiled.model import compile_model
 from heedful.doctor import examine
 from heedful.errors import UserError
@@ -25,11 +25,11 @@ from heedful.models.model import Model
 
 CPU = torch.device("cpu")
 RUNS = Path(__file__).parent.parent / "golden" / "0.1.0"
-needs_int8 = pytest.mark.skipif(not int8.products(CPU)[0], reason=int8.products(CPU)[1])
+needs_int8 = pytest.mark.skipif(not int8.is_supported(CPU)[0], reason=int8.is_supported(CPU)[1])
 
 
 def _rows(model: Model) -> Any:
-    return lambda: random_rows([2], [3], vocab_size=50, positions=model.max_positions)
+    return lambda: calibration_rows([2], [3], vocab_size=50, positions=model.max_positions)
 
 
 def _near(rounded: torch.Tensor, plain: torch.Tensor, *, least: float = 0.99) -> None:
@@ -52,22 +52,22 @@ def test_fixed_steps(weights: tuple[torch.Tensor, torch.Tensor], activation: str
     plain = F.linear(hidden, weight, bias)
     plain = plain if activation is None else ACTIVATIONS[activation](plain)
     for dtype in (torch.float32, torch.bfloat16):
-        product = StepLinear(weight, bias, steps, activation, dtype)(hidden)
+        product = StaticInt8Linear(weight, bias, steps, activation, dtype)(hidden)
         assert product.dtype is dtype
         _near(product.float(), plain, least=0.995)
 
 
 @needs_int8
 def test_out_of_range_is_cut(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
-    linear = StepLinear(*weights, torch.full((40,), 1 / 127))
+    linear = StaticInt8Linear(*weights, torch.full((40,), 1 / 127))
     far = torch.randn(7, 40).sign()
     torch.testing.assert_close(linear(100 * far), linear(far))
 
 
 @needs_int8
 def test_many_rows_are_worked_on_in_parts(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
-    hidden, residual = torch.randn(2 * TOGETHER + 5, 40), torch.randn(2 * TOGETHER + 5, 24)
-    linear = StepLinear(*weights, hidden.abs().amax(0) / 127)
+    hidden, residual = torch.randn(2 * CHUNK_ROWS + 5, 40), torch.randn(2 * CHUNK_ROWS + 5, 24)
+    linear = StaticInt8Linear(*weights, hidden.abs().amax(0) / 127)
     _near(linear(hidden, residual), F.linear(hidden, *weights) + residual, least=0.999)
 
 
@@ -76,7 +76,7 @@ def test_steps_of_rows(weights: tuple[torch.Tensor, torch.Tensor]) -> None:
     hidden, residual = torch.randn(7, 40), torch.randn(7, 24)
     hidden[2] *= 1000
     hidden[3] = 0
-    linear = RowLinear(*weights)
+    linear = DynamicInt8Linear(*weights)
     product = linear(hidden, residual)
     plain = F.linear(hidden, *weights) + residual
     _near(linear(hidden), F.linear(hidden, *weights), least=0.999)
@@ -95,7 +95,7 @@ def test_steps_of_rows_before_an_activation(
     hidden = torch.randn(7, 40)
     hidden[2] *= 100
     plain = ACTIVATIONS[activation](F.linear(hidden, *weights))
-    product = RowLinear(*weights, activation)(hidden)
+    product = DynamicInt8Linear(*weights, activation)(hidden)
     for row in range(7):
         _near(product[row], plain[row], least=0.999)
 
@@ -147,7 +147,7 @@ def test_an_outlying_channel_keeps_the_others_fine() -> None:
         for block in model.encoder.blocks:
             block.attention.output.LayerNorm.weight[5] = 40.0
     blocks = model.encoder.distinct
-    largest = largest_numbers(blocks, lambda: [model(rows) for rows in _rows(model)()])
+    largest = absolute_maxima(blocks, lambda: [model(rows) for rows in _rows(model)()])
     dense = blocks[0].intermediate.dense
     assert largest[dense][5] > 10 * largest[dense].median()
     steps = 1 / Int8Linears(largest, torch.float32).after_norm([dense]).per_step
@@ -195,14 +195,14 @@ def test_a_torch_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(int8, "_multiply", missing)
     monkeypatch.setattr(int8, "_pack", lambda weight: (weight, weight, weight))
-    assert int8.products(CPU) == (
+    assert int8.is_supported(CPU) == (
         False,
         "sums of products of int8 are wrong on this CPU (no such operator)",
     )
 
 
 def test_never_on_a_gpu() -> None:
-    assert not int8.products(torch.device("cuda"))[0]
+    assert not int8.is_supported(torch.device("cuda"))[0]
 
 
 @needs_int8

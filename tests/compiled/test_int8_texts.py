@@ -16,8 +16,8 @@ from tests.compiled.test_int8 import RUNS, needs_int8
 from torch import Tensor
 
 from heedful import evaluate, load
-from heedful.compiled.int8 import RowLinear, StepLinear
-from heedful.compiled.int8_layers import random_rows
+from heedful.compiled.int8 import DynamicInt8Linear, StaticInt8Linear
+from heedful.compiled.int8_layers import calibration_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.decoding.search import Search
 from heedful.models.model import Model
@@ -29,7 +29,7 @@ STEPS = 12
 def _compiled(model: Model) -> tuple[Any, Any]:
     """Return the compiled form in float32 and the one in int8."""
     config: Any = model.config
-    rows = random_rows([], [3], vocab_size=config.vocab_size, positions=model.max_positions)
+    rows = calibration_rows([], [3], vocab_size=config.vocab_size, positions=model.max_positions)
     wide, narrow = compile_model(model), compile_model(model, lambda: rows)
     assert [form.kernel for form in (wide, narrow)] == ["packed", "int8"]
     return wide.model, narrow.model
@@ -102,16 +102,16 @@ def test_all_products_of_a_translator_are_in_steps_of_its_tokens() -> None:
     decoder, encoder = model.compiled_steps, model.encoder
     for block in [*encoder.blocks, *(block.inner for block in decoder.blocks)]:
         linears = (block.project, block.widen, block.mix.dense, block.narrow.dense)
-        assert {type(linear) for linear in linears} == {RowLinear}
+        assert {type(linear) for linear in linears} == {DynamicInt8Linear}
     linears = (decoder.memory, decoder.score, *(block.query for block in decoder.blocks))
-    assert {type(linear) for linear in linears} == {RowLinear}
+    assert {type(linear) for linear in linears} == {DynamicInt8Linear}
 
 
 def test_what_follows_a_norm_in_a_writer_has_fixed_steps() -> None:
     _, model = _compiled(_writer("gpt2"))
     for block in model.compiled_steps.blocks:
-        assert {type(block.project), type(block.widen)} == {StepLinear}
-        assert {type(block.mix.dense), type(block.narrow.dense)} == {RowLinear}
+        assert {type(block.project), type(block.widen)} == {StaticInt8Linear}
+        assert {type(block.mix.dense), type(block.narrow.dense)} == {DynamicInt8Linear}
 
 
 @pytest.mark.parametrize("run", ["translate", "writer"])

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled import kernels
-from heedful.compiled.linear import PackedLinear, joined
+from heedful.compiled.linear import PackedLinear, concatenated
 from heedful.layers.feedforward import ACTIVATIONS
 
 CPU = torch.device("cpu")
@@ -14,8 +14,8 @@ DTYPES = [
     pytest.param(
         dtype,
         marks=pytest.mark.skipif(
-            kernels.of_encoders(dtype, CPU)[0] == kernels.PLAIN,
-            reason=f"{dtype}: {kernels.of_encoders(dtype, CPU)[1]}",
+            kernels.encoder_kernel(dtype, CPU)[0] == kernels.PLAIN,
+            reason=f"{dtype}: {kernels.encoder_kernel(dtype, CPU)[1]}",
         ),
     )
     for dtype in (torch.float32, torch.bfloat16)
@@ -56,9 +56,9 @@ def test_products_with_a_residual(dtype: torch.dtype, rows: int) -> None:
 def test_layers_that_read_the_same_are_one_product() -> None:
     layers = [nn.Linear(6, 4), nn.Linear(6, 5)]
     hidden = torch.randn(3, 6)
-    weight, bias = joined(layers)
+    weight, bias = concatenated(layers)
     _close(F.linear(hidden, weight, bias), torch.cat([layer(hidden) for layer in layers], 1))
-    weight, none = joined([nn.Linear(6, 4, bias=False)])
+    weight, none = concatenated([nn.Linear(6, 4, bias=False)])
     assert none is None
     assert weight.shape == (4, 6)
 
@@ -83,7 +83,7 @@ def test_a_kernel_that_is_missing(missing: str, monkeypatch: pytest.MonkeyPatch)
         raise AttributeError("no such kernel")
 
     monkeypatch.setattr(kernels, missing, absent)
-    assert kernels.of_encoders(torch.float32, CPU) == ("plain", "no such kernel")
+    assert kernels.encoder_kernel(torch.float32, CPU) == ("plain", "no such kernel")
     kernels._wrong_with_packed.cache_clear()
 
 
@@ -91,10 +91,10 @@ def test_a_kernel_that_is_missing(missing: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_kernel_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
     right = kernels.multiply
     monkeypatch.setattr(kernels, "multiply", lambda *arguments: right(*arguments) * 1.01)
-    kernel, reason = kernels.of_encoders(torch.float32, CPU)
+    kernel, reason = kernels.encoder_kernel(torch.float32, CPU)
     assert (kernel, reason) == ("plain", "the kernel computes something else")
     kernels._wrong_with_packed.cache_clear()
 
 
 def test_packed_weights_are_for_cpus() -> None:
-    assert kernels.of_encoders(torch.float32, torch.device("meta"))[0] == "plain"
+    assert kernels.encoder_kernel(torch.float32, torch.device("meta"))[0] == "plain"

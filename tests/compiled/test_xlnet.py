@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from heedful.compiled.kernels import of_encoders
+from heedful.compiled.kernels import encoder_kernel
 from heedful.compiled.model import compile_model
 from heedful.models import XLNetConfig, XLNetForSequenceClassification, XLNetModel
 
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
 
 @pytest.fixture(autouse=True)
 def _needs_kernels() -> None:
-    if of_encoders(torch.float32, torch.device("cpu"))[0] == "plain":
+    if encoder_kernel(torch.float32, torch.device("cpu"))[0] == "plain":
         pytest.skip("this CPU has no fast kernels")
 
 

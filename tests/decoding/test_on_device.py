@@ -19,8 +19,8 @@ from torch import Tensor
 from heedful.decoding import on_device
 from heedful.decoding.candidates import forced_tokens
 from heedful.decoding.on_device import beam_search_on_device
-from heedful.decoding.options import Newest
-from heedful.decoding.rules import top_of_parts
+from heedful.decoding.options import StepInput
+from heedful.decoding.rules import chunked_topk
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 
@@ -52,17 +52,17 @@ class Language:
 
     def __init__(self, prompts: Tensor) -> None:
         self.nodes = prompts.clone()
-        self.read = prompts >= 0
+        self.prompt_mask = prompts >= 0
         self.coverage: Tensor | None = torch.zeros(len(prompts), SOURCE, dtype=torch.float64)
         self.computed: list[int] = []
         self.kept: list[int] = []
 
-    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+    def step(self, newest: StepInput) -> tuple[Tensor, Tensor | None]:
         self.computed.append(len(newest.tokens))
         self.nodes[:, newest.nodes] = newest.tokens
         texts = [
             [tuple(self.nodes[item][seen].tolist()) for seen in rows]
-            for item, rows in enumerate(newest.seen)
+            for item, rows in enumerate(newest.node_mask)
         ]
         logits = torch.stack([torch.stack([scores_after(row) for row in rows]) for rows in texts])
         attended = torch.stack(
@@ -70,7 +70,7 @@ class Language:
         )
         return logits, attended
 
-    def make_room(self, nodes: int) -> None:
+    def grow(self, nodes: int) -> None:
         more = self.nodes.new_full((len(self.nodes), nodes - self.nodes.shape[1]), -1)
         self.nodes = torch.cat([self.nodes, more], 1)
 
@@ -182,7 +182,7 @@ def test_what_no_hypothesis_is_made_of_is_forgotten(
 def test_the_best_of_parts_are_the_best_of_all(vocabulary: int) -> None:
     torch.manual_seed(0)
     scores = torch.randn(3, 5, vocabulary)
-    places, best = top_of_parts(scores, 6)
+    places, best = chunked_topk(scores, 6)
     plain = scores.topk(6)
     assert_same_bits(places, plain.indices, "whole numbers")
     assert_same_bits(best, plain.values, "moved")
@@ -191,7 +191,7 @@ def test_the_best_of_parts_are_the_best_of_all(vocabulary: int) -> None:
 def test_where_nearly_all_is_forbidden_a_place_is_still_one() -> None:
     scores = torch.full((1, 1, 1030), -torch.inf)
     scores[0, 0, 1029] = -2.0
-    places, best = top_of_parts(scores, 4)
+    places, best = chunked_topk(scores, 4)
     assert (int(places[0, 0, 0]), float(best[0, 0, 0])) == (1029, -2.0)
     assert int(places.max()) < 1030
     assert best[0, 0, 1:].eq(-torch.inf).all()
@@ -207,7 +207,7 @@ def damaged_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     """Let one score of one item be no number."""
     scored = Language.step
 
-    def step(self: Language, newest: Newest) -> tuple[Tensor, Tensor | None]:
+    def step(self: Language, newest: StepInput) -> tuple[Tensor, Tensor | None]:
         logits, attended = scored(self, newest)
         if len(self.computed) == steps:
             logits[0, 0, 2] = torch.nan

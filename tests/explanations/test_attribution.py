@@ -41,7 +41,9 @@ def logit_of_vectors(subject: Subject) -> tuple[Tensor, Callable[[Tensor], Tenso
     """Return a classifier's word vectors, and what computes its logit from any, (K, T, D)."""
     ids = torch.from_numpy(subject.aim.examples[0].ids).long()
     vectors = subject.model.get_input_embeddings().weight.detach()[ids]  # (T, D)
-    return vectors, lambda rows: subject.model(inputs_embeds=rows).logits[:, subject.aim.index]
+    return vectors, lambda rows: subject.model(inputs_embeds=rows).logits[
+        :, subject.aim.output_index
+    ]
 
 
 def test_gradient_x_input_is_a_finite_difference() -> None:
@@ -102,15 +104,15 @@ def test_gradients_reach_what_translators_read(run: str) -> None:
 
 
 def test_integrated_gradients_are_the_integral(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients, "SHARE", 1e-7)
-    monkeypatch.setattr(gradients, "LEAST", 1e-7)
+    monkeypatch.setattr(gradients, "RELATIVE_TOLERANCE", 1e-7)
+    monkeypatch.setattr(gradients, "ABSOLUTE_TOLERANCE", 1e-7)
     subject = subject_for("classify", TEXT)
     (scores,), check = integrated_gradients(subject)
     assert check.held
-    assert check.steps > gradients.FEWEST_STEPS
+    assert check.steps > gradients.MIN_STEPS
     assert check.total == pytest.approx(check.difference, abs=1e-6)
     vectors, logit = logit_of_vectors(subject)
-    masks = torch.full((len(vectors),), subject.hidden_id)
+    masks = torch.full((len(vectors),), subject.placeholder_id)
     masks[[0, -1]] = torch.from_numpy(subject.aim.examples[0].ids).long()[[0, -1]]
     start = subject.model.get_input_embeddings().weight.detach()[masks]
     with torch.no_grad():
@@ -125,9 +127,9 @@ def test_integrated_gradients_are_the_integral(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_steps_end_at_the_cap_and_a_miss_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradients, "SHARE", 0.0)
-    monkeypatch.setattr(gradients, "LEAST", 0.0)
-    monkeypatch.setattr(gradients, "MOST_STEPS", 32)
+    monkeypatch.setattr(gradients, "RELATIVE_TOLERANCE", 0.0)
+    monkeypatch.setattr(gradients, "ABSOLUTE_TOLERANCE", 0.0)
+    monkeypatch.setattr(gradients, "MAX_STEPS", 32)
     predictor = Predictor.load(GOLDEN / "classify", FINE)
     (record,) = predictor.task.from_texts([TEXT])
     explanation = explain_record(predictor, record, ExplainSettings(attention=False))
@@ -160,7 +162,7 @@ def test_words_are_left_out_of_a_classifier() -> None:
     def logit(text: str) -> float:
         row = torch.tensor([tokenizer.layout.ids(tokenizer.encode_batch([text])[0])])
         with torch.no_grad():
-            return float(subject.model(row).logits[0, subject.aim.index])
+            return float(subject.model(row).logits[0, subject.aim.output_index])
 
     side = subject.aim.sides[0]
     for number, word in enumerate(TEXT.split()):
@@ -186,7 +188,7 @@ def test_the_second_text_of_a_pair_keeps_its_types() -> None:
                 subject.model(
                     torch.from_numpy(example.ids[rows]).long()[None],
                     token_type_ids=torch.from_numpy(types[rows]).long()[None],
-                ).logits[0, subject.aim.index]
+                ).logits[0, subject.aim.output_index]
                 for rows in (kept | True, kept)
             ]
         np.testing.assert_allclose(scores[token], float(logits[0] - logits[1]), rtol=1e-6)
@@ -200,11 +202,11 @@ def test_a_tagged_word_is_masked_and_others_shift_it() -> None:
     def logit(row: np.ndarray, at: int) -> float:
         with torch.no_grad():
             logits = subject.model(torch.from_numpy(row).long()[None]).logits
-        return float(logits[0, at, subject.aim.index])
+        return float(logits[0, at, subject.aim.output_index])
 
     whole = logit(ids, position)
     masked = ids.copy()
-    masked[position] = subject.hidden_id
+    masked[position] = subject.placeholder_id
     np.testing.assert_allclose(scores[position], whole - logit(masked, position), rtol=1e-6)
     left = whole - logit(np.delete(ids, 1), position - 1)
     np.testing.assert_allclose(scores[1], left, rtol=1e-6)
@@ -228,8 +230,8 @@ def test_alignments_are_those_of_the_decoder() -> None:
     subject = subject_for("gru", "Das hund ist rot!")
     (one,) = attention_maps(subject)
     batch, _ = subject.batch([subject.whole])
-    assert subject.aim.generated is not None
-    tokens = [token.piece for token in subject.aim.generated[1].tokens]
+    assert subject.aim.decoder_tokens is not None
+    tokens = [token.piece for token in subject.aim.decoder_tokens[1].tokens]
     targets = torch.tensor([[subject.tokenizer.target.ids[token] for token in tokens]])
     weights = subject.model.align(batch.inputs["input_ids"], None, targets)  # type: ignore[operator]
     np.testing.assert_allclose(one.weights[0, 0], weights[0], atol=1e-6)
@@ -264,8 +266,8 @@ def test_tokens_of_a_window_are_slices_of_the_text() -> None:
 
 def test_a_model_of_another_family() -> None:
     """The one way to gradients fits RoBERTa, whose tokens and positions are others."""
-    from heedful.aim import Aim, side_of
     from heedful.batches import Example
+    from heedful.explanation_target import ExplanationTarget, side_of
     from heedful.tasks.classify import Classify
 
     torch.manual_seed(0)
@@ -288,12 +290,12 @@ def test_a_model_of_another_family() -> None:
         model=model,
         task=Classify(labels=("a", "b", "c"), multi_label=False),
         tokenizer=tokenizer,
-        aim=Aim(
-            target="label 'b'",
+        aim=ExplanationTarget(
+            description="label 'b'",
             examples=(Example(ids=ids),),
             sides=(side_of("text", ["a low lower"], [range(len(pieces.ids))], tokenizer),),
             outputs=lambda forward, batch, positions: forward(**batch.inputs).logits,
-            index=1,
+            output_index=1,
             link="softmax",
         ),
         batch_tokens=512,

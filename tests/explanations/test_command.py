@@ -129,7 +129,7 @@ def test_control_characters_are_drawn_as_pictures(tmp_path: Path) -> None:
 def test_a_text_that_is_too_long_to_draw(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("heedful.explanations.pictures.MOST_TOKENS", 9)
+    monkeypatch.setattr("heedful.explanations.pictures.MAX_TOKENS", 9)
     out = tmp_path / "long.png"
     assert run(["explain", str(GOLDEN / "classify"), TEXT, "--out", str(out)]) == 2
     assert "the text has 10 tokens; at most 9 can be drawn" in capsys.readouterr().err

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from heedful.errors import UserError
-from heedful.explanations.flow import MOST_TOKENS, flow, rollout, shares
+from heedful.explanations.flow import MAX_TOKENS, flow, rollout, shares
 
 
 def random_attention(layers: int, heads: int, tokens: int, seed: int = 0) -> np.ndarray:
@@ -65,6 +65,6 @@ def test_flow_through_one_layer_is_its_share() -> None:
 
 
 def test_flow_is_bounded() -> None:
-    weights = np.zeros((1, 1, MOST_TOKENS + 1, MOST_TOKENS + 1), dtype=np.float32)
-    with pytest.raises(UserError, match=f"at most {MOST_TOKENS} tokens; the text has 129"):
+    weights = np.zeros((1, 1, MAX_TOKENS + 1, MAX_TOKENS + 1), dtype=np.float32)
+    with pytest.raises(UserError, match=f"at most {MAX_TOKENS} tokens; the text has 129"):
         flow(weights, 0)

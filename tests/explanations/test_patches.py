@@ -20,7 +20,7 @@ from heedful.explanations.methods import METHODS
 from heedful.explanations.overlays import tinted
 from heedful.explanations.pictures import AGAINST, FOR, save_picture
 from heedful.models import ViTConfig, ViTForImageClassification
-from heedful.tasks.media.patches import covered, grid_of
+from heedful.tasks.modalities.patches import covered, grid_of
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
 
@@ -68,7 +68,7 @@ def explanation(run: Path, picture: Path) -> Explanation:
 
 def test_each_method_scores_each_patch(explanation: Explanation) -> None:
     (side,) = explanation.sides
-    assert side.shown()[:5] == ["[CLS]", "1,1", "1,2", "1,3", "2,1"]
+    assert side.display_tokens()[:5] == ["[CLS]", "1,1", "1,2", "1,3", "2,1"]
     assert [len(one.scores[0] or ()) for one in explanation.attributions] == [10] * len(METHODS)
     by_method = {one.method: one for one in explanation.attributions}
     check = by_method["integrated-gradients"].completeness

@@ -10,9 +10,9 @@ from tests.exact import assert_same_bits
 from tests.tiny_folders import write_folder
 
 import heedful
-from heedful.aim import Computed
 from heedful.decoding.options import Hypothesis
 from heedful.errors import UserError
+from heedful.explanation_target import Answered
 from heedful.explanations.explaining import subject_of
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
@@ -20,7 +20,7 @@ from heedful.explanations.subject import Subject
 from heedful.models import Head
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
-from heedful.tasks.aims.generated import continued
+from heedful.tasks.explanation_targets.generated import continued
 from heedful.tasks.generation import GenerationOutput
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
@@ -69,7 +69,7 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
     ],
 )
 def test_targets(run: str, text: Any, target: str | None, expected: str) -> None:
-    assert expected in subject(run, text, target).aim.target
+    assert expected in subject(run, text, target).aim.description
 
 
 def test_an_entity_is_not_another_that_begins_alike() -> None:
@@ -111,8 +111,8 @@ def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
 def test_a_word_is_as_likely_as_the_model_says() -> None:
     """Words that were written make up the whole, each after those before it."""
     whole = subject("translate", GERMAN, None)
-    assert whole.aim.generated is not None
-    text = whole.aim.generated[1].texts[0]
+    assert whole.aim.decoder_tokens is not None
+    text = whole.aim.decoder_tokens[1].texts[0]
     parts = []
     for word in dict.fromkeys(text.rstrip(".").split()):
         one = subject("translate", GERMAN, word)
@@ -148,7 +148,7 @@ def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
     tokens = tuple(predictor.tokenizer.encode(" cab b"))
     best = Hypothesis(tokens=tokens, score=0.0, log_probability=0.0, ended=False)
     output = GenerationOutput(hypotheses=[best], log_likelihood=0.0, tokens_known=0)
-    computed = Computed(record=records[0], fitted=fitted, outputs=[output], answer=None)
+    computed = Answered(record=records[0], encoded=fitted, outputs=[output], answer=None)
     aim = continued(computed, "cab", predictor.tokenizer)
     assert aim.sides[0].texts == ("a cat", " cab b")
     assert len(aim.positions) == 4  # the space and the letters

@@ -139,7 +139,7 @@ def test_tokens_are_chosen_by_keyboard_and_read_out(chromium: Browser) -> None:
     mean = explanation.attention[0].weights[3].mean(0)[2]
     first = mean.argsort()[::-1][0]
     row = texts(chromium, "#numbers tbody tr:first-child td")
-    assert row[:2] == [explanation.sides[0].shown()[first], str(first + 1)]
+    assert row[:2] == [explanation.sides[0].display_tokens()[first], str(first + 1)]
     assert float(row[-1]) == pytest.approx(mean[first], abs=0.004)
     assert int(row[2]) == explanation.attention[0].weights[3, :, 2, first].argmax() + 1
     assert find(chromium, "#status").get_attribute("textContent").startswith("card attends to ")

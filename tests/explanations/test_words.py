@@ -25,7 +25,7 @@ def test_tokens_of_a_word_are_one() -> None:
         *("[CLS]", "We", "telephoned", "nobody", ",", "twice", "!", "[SEP]"),
         *("Really", "not", ".", "[SEP]"),
     ]
-    assert read.shown() == words
+    assert read.display_tokens() == words
     assert [token.word for token in read.tokens if token.text is None] == [None] * 3
     numbers = [token.word for token in read.tokens if token.word is not None]
     assert len(set(numbers)) == len(numbers)
@@ -92,7 +92,7 @@ def test_chinese_words_are_those_of_the_segmenter() -> None:
         attributions=(Attribution(method="", target="", scores=(scores,)),),
     )
     joined = by_words(explanation)
-    assert joined.sides[0].shown() == words
+    assert joined.sides[0].display_tokens() == words
     assert joined.attributions[0].scores[0] == (0, 1 + 2, 3 + 4, 5 + 6 + 7 + 8, 9, 10, 36, 14, 15)
 
 
@@ -110,4 +110,4 @@ def test_each_kind_of_run_is_explained_by_words(name: str) -> None:
         rows, columns = whole.sides[one.rows], whole.sides[one.columns]
         assert one.weights.shape[2:] == (len(rows.tokens), len(columns.tokens))
         assert_allclose(np.asarray(one.weights).sum(-1), 1, rtol=1e-4)
-    assert "hund" in whole.sides[0].shown() or "friend" in whole.sides[0].shown()
+    assert "hund" in whole.sides[0].display_tokens() or "friend" in whole.sides[0].display_tokens()

@@ -18,7 +18,7 @@ from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.tokens import TranslationTokenizer
-from heedful.tokens.learning import count_spaced, learn_translation
+from heedful.tokens.learning import count_strings_between_spaces, learn_translation
 
 pytest.importorskip("sentencepiece", reason="needs the extra [marian]")
 pytestmark = pytest.mark.filterwarnings("ignore:Recommended")
@@ -36,7 +36,7 @@ TEXTS = [*PAIRS, "Ein Mann  steht, 日本", "Der Hund steht. Die Frau!", "läuft
 
 
 def _tokenizer(*, separate: bool = False) -> TranslationTokenizer:
-    words = [count_spaced([*texts] * 2) for texts in (PAIRS, PAIRS.values())]
+    words = [count_strings_between_spaces([*texts] * 2) for texts in (PAIRS, PAIRS.values())]
     return learn_translation(*words, size=304, separate=separate)
 
 
@@ -259,7 +259,10 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
 
 
 def test_vocabularies_of_two_sizes_are_refused(tmp_path: Path) -> None:
-    words = [count_spaced([text] * 2) for text in ("ab abc", "the long text of many letters")]
+    words = [
+        count_strings_between_spaces([text] * 2)
+        for text in ("ab abc", "the long text of many letters")
+    ]
     tokenizer = learn_translation(*words, size=310, separate=True)
     run = _write(tmp_path / "run", Transformer(_config(tokenizer)), tokenizer)
     with pytest.raises(UserError, match=r"vocabularies have 26\d and \d+ pieces"):

@@ -214,7 +214,7 @@ def test_graphs_of_8_bits_print_what_they_change(
 
 
 # Elsewhere the consumer adds up products of 8 bits in 16, which are too few: the sums saturate.
-@pytest.mark.skipif(not int8.products(torch.device("cpu"))[0], reason="the CPU has no VNNI")
+@pytest.mark.skipif(not int8.is_supported(torch.device("cpu"))[0], reason="the CPU has no VNNI")
 @pytest.mark.parametrize("run", ["classify", "gru"])
 def test_an_int8_graph_computes_nearly_the_same(golden: Path, tmp_path: Path, run: str) -> None:
     check = export(golden / run, tmp_path / "out", "onnx", settings=ExportSettings(int8=True))

@@ -4,7 +4,7 @@ from tests.exact import assert_same_bits
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.layers.additive import AdditiveAttention, Memory, attend_additively
+from heedful.layers.additive import AdditiveAttention, KeysAndValues, attend_additively
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_query_without_keys_gets_zeros_and_sends_nothing_back() -> None:
     mask = torch.ones(3, 7, dtype=torch.bool)
     mask[1] = False
     score = torch.randn(6, dtype=torch.float64)
-    mixed = attend_additively(query, Memory(keys, values, mask), score)
+    mixed = attend_additively(query, KeysAndValues(keys, values, mask), score)
     assert not mixed.values[1].any()
     assert not mixed.weights[1].any()
     mixed.values.square().sum().backward()

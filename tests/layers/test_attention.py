@@ -118,7 +118,7 @@ def test_each_way_is_taken_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -
 def long(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have any sequence taken for a long one, two heads at a time; count the parts."""
     parts: list[int] = []
-    weigh = attention.weigh
+    weigh = attention.attention_weights
 
     def counted(query: Tensor, *others: Any) -> tuple[Tensor, Tensor | None, float]:
         parts.append(len(query))
@@ -126,7 +126,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(attention, "_LONG", 1)
     monkeypatch.setattr(attention, "_CHUNK_WEIGHTS", 2 * S * T)
-    monkeypatch.setattr(attention, "weigh", counted)
+    monkeypatch.setattr(attention, "attention_weights", counted)
     return parts
 
 

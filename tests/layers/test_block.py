@@ -76,8 +76,8 @@ def test_a_cache_is_kept_only_if_asked_for() -> None:
 @pytest.mark.parametrize("norm_before", [False, True])
 @pytest.mark.parametrize("chunk", [1, 2, 5, 9])
 def test_chunks_go_through_the_feed_forward_part_alone(chunk: int, norm_before: bool) -> None:
-    block = _block(chunk=chunk, norm_before=norm_before).eval()
-    whole = _block(norm_before=norm_before).eval()
+    block = _block(chunk_size=chunk, is_pre_norm=norm_before).eval()
+    whole = _block(is_pre_norm=norm_before).eval()
     lengths: list[int] = []
     block.intermediate.register_forward_hook(lambda _, args, __: lengths.append(args[0].shape[1]))
     hidden = torch.randn(2, 5, 12)
@@ -86,13 +86,13 @@ def test_chunks_go_through_the_feed_forward_part_alone(chunk: int, norm_before: 
 
 
 def test_a_norm_before_leaves_the_residual_untouched() -> None:
-    block = _block(norm_before=True, cross_heads=range(3)).eval()
+    block = _block(is_pre_norm=True, cross_heads=range(3)).eval()
     parts = (block.attention.output, block.crossattention.output, block.output)
     for part in parts:
         nn.init.zeros_(part.dense.weight)
         nn.init.zeros_(part.dense.bias)
         nn.init.normal_(part.LayerNorm.weight)
-    hidden, context = torch.randn(2, 5, 12), Context(encoded=torch.randn(2, 4, 12))
+    hidden, context = torch.randn(2, 5, 12), Context(encoder_hidden_states=torch.randn(2, 4, 12))
     assert_same_bits(block(hidden, context).hidden, hidden, "one operation")
     after = _block(cross_heads=range(3)).eval()
     after.load_state_dict(block.state_dict())

@@ -12,7 +12,7 @@ from heedful.layers.attention import attend
 from heedful.layers.blocksparse import BlockSparse, Texts, texts_of
 
 H, K, BLOCK = 3, 4, 2
-SPARSE = BlockSparse(size=BLOCK, num_random=1, num_heads=H, positions=64, number=1)
+SPARSE = BlockSparse(block_size=BLOCK, num_random=1, num_heads=H, positions=64, number=1)
 """Reads up to 14 tokens as a whole."""
 ROWS: dict[str, Sequence[Sequence[int]]] = {
     "one length": [[20], [20]],
@@ -56,7 +56,7 @@ def _expected(
     for row, start, length in texts.each:
         place = slice(start, start + length)
         one = [x[row : row + 1, :, place] for x in (query, key, value)]
-        bias = None if length <= SPARSE.longest_whole else _bias(length, heads, training)
+        bias = None if length <= SPARSE.max_full_length else _bias(length, heads, training)
         real = mask[row, 0, start if mask.shape[2] > 1 else 0, place]
         mixed[row, :, place] = attend(*one, mask=real[None, None, None], bias=bias).values[0]
     return mixed
@@ -167,8 +167,10 @@ def test_texts_of_one_length_need_no_padding() -> None:
 
 
 def test_draws_are_the_same_each_time_and_other_in_each_block() -> None:
-    one, again = (BlockSparse(size=64, num_random=3, num_heads=2, positions=4096) for _ in "ab")
-    other = BlockSparse(size=64, num_random=3, num_heads=2, positions=4096, number=1)
+    one, again = (
+        BlockSparse(block_size=64, num_random=3, num_heads=2, positions=4096) for _ in "ab"
+    )
+    other = BlockSparse(block_size=64, num_random=3, num_heads=2, positions=4096, number=1)
     for blocks in (12, 16, 40, 64):
         drawn = torch.from_numpy(one.drawn(blocks))
         blocksparse._drawn.cache_clear()
@@ -184,7 +186,7 @@ def test_masks_that_keep_no_texts_apart_make_one_text_of_a_row() -> None:
     states = _states(mask)
     texts = texts_of(mask, states[0][:, 0])
     assert [tuple(text) for text in texts.each] == [(0, 0, 20), (1, 0, 20)]
-    assert not texts.plain
+    assert not texts.block_diagonal
     mixed = SPARSE.attend(
         *states,
         heads=range(H),

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from heedful.layers import linear as module
+from heedful.layers.kernel_check import kernel_error
 from heedful.layers.linear import Linear, linear
-from heedful.layers.probing import why_not
 
 pytestmark = pytest.mark.skipif(
-    why_not(module._computes_right) is not None, reason="torch has no product of oneDNN's"
+    kernel_error(module._computes_right) is not None, reason="torch has no product of oneDNN's"
 )
 
 
@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
         return multiply(hidden, weight, bias)
 
     monkeypatch.setattr(module, "_MIN_MULTIPLICATIONS", 1)
-    monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
+    monkeypatch.setattr(module, "uses_onednn", lambda: (True, "asked for"))
     monkeypatch.setattr(module, "_multiply", counted)
     return shapes
 
@@ -181,7 +181,7 @@ def test_an_export_is_of_plain_products(asked: list[torch.Size]) -> None:
 
 
 def test_small_products_are_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "products", lambda: (True, "asked for"))
+    monkeypatch.setattr(module, "uses_onednn", lambda: (True, "asked for"))
     weight = torch.randn(256, 512)
     assert not module._supported(torch.randn(127, 512), weight, None)
     assert module._supported(torch.randn(2, 64, 512), weight, None)
@@ -197,4 +197,4 @@ def test_which_cpus_it_is_for(
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(module, "_is_by_intel", lambda: intel)
-    assert module.products.__wrapped__()[0] is faster
+    assert module.uses_onednn.__wrapped__()[0] is faster

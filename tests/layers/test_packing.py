@@ -34,7 +34,7 @@ def test_tokens_come_back_to_where_they_stood(lengths: list[int]) -> None:
     made = packed(torch.tensor(lengths), 12)
     padded = torch.arange(len(lengths) * 24.0).view(len(lengths), 12, 2)
     rows = made.pack(padded)
-    assert rows.shape[1] % module.ROUND == 0
+    assert rows.shape[1] % module.MULTIPLE_OF == 0
     assert rows[0, : sum(lengths)].tolist() == padded[tokens].tolist()
     assert made.pad(rows)[tokens].tolist() == padded[tokens].tolist()
     ids = padded[..., 0].long()
@@ -45,7 +45,7 @@ def test_gradients_go_to_tokens_alone() -> None:
     made, count = packed(LENGTHS, 12), int(LENGTHS.sum())
     padded = torch.randn(5, 12, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: made.pack(x)[:, :count], (padded,))
-    rows = torch.randn(1, len(made.rows), 4, dtype=torch.float64, requires_grad=True)
+    rows = torch.randn(1, len(made.indices), 4, dtype=torch.float64, requires_grad=True)
     hidden = (torch.arange(12) < LENGTHS[:, None])[..., None]
     assert torch.autograd.gradcheck(lambda x: made.pad(x) * hidden, (rows,))
 

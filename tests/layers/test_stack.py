@@ -14,7 +14,7 @@ from heedful.layers.stack import Stack
 B, S, E, H, L, D = 2, 5, 4, 3, 3, 12
 
 
-def _stack(norm_before: bool = False) -> Stack:
+def _stack(*, is_pre_norm: bool = False) -> Stack:
     torch.manual_seed(0)
     options = BlockOptions(
         width=D,
@@ -23,21 +23,21 @@ def _stack(norm_before: bool = False) -> Stack:
         activation="gelu",
         dropout=0.1,
         attention_dropout=0.1,
-        norm_before=norm_before,
+        is_pre_norm=is_pre_norm,
     )
     blocks = (Block(options, heads=range(H), cross_heads=range(H)) for _ in range(L))
-    return Stack(blocks, nn.LayerNorm(D) if norm_before else None).double()
+    return Stack(blocks, nn.LayerNorm(D) if is_pre_norm else None).double()
 
 
 def _inputs() -> tuple[Tensor, Context]:
     torch.manual_seed(1)
     hidden = torch.randn(B, S, D, dtype=torch.float64, requires_grad=True)
-    return hidden, Context(encoded=torch.randn(B, E, D, dtype=torch.float64))
+    return hidden, Context(encoder_hidden_states=torch.randn(B, E, D, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("norm_before", [False, True])
 def test_states(norm_before: bool) -> None:
-    stack = _stack(norm_before).eval()
+    stack = _stack(is_pre_norm=norm_before).eval()
     hidden, context = _inputs()
     states = stack(hidden, context, need_states=True).states
     assert len(states) == L + 1
@@ -79,7 +79,7 @@ def test_each_block_has_masks_of_its_own() -> None:
 
 @pytest.mark.parametrize("norm_before", [False, True])
 def test_recomputing_changes_nothing(norm_before: bool) -> None:
-    stack = _stack(norm_before).train()
+    stack = _stack(is_pre_norm=norm_before).train()
     mask = torch.rand(L, H, dtype=torch.float64, requires_grad=True)
     results = []
     for recompute in (False, True):
@@ -97,7 +97,7 @@ def test_recomputing_changes_nothing(norm_before: bool) -> None:
 @pytest.mark.parametrize("norm_before", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_recomputing_with_only_the_last_states_wanted(norm_before: bool, dropout: float) -> None:
-    stack = _stack(norm_before).train()
+    stack = _stack(is_pre_norm=norm_before).train()
     for part in stack.modules():
         if isinstance(part, Dropout):
             part.probability = dropout
@@ -136,7 +136,7 @@ def _products_of_backward(stack: Stack, *, recompute: bool) -> int:
 
 @pytest.mark.parametrize("norm_before", [False, True])
 def test_the_last_product_of_a_block_is_not_computed_again(norm_before: bool) -> None:
-    stack = _stack(norm_before).train()
+    stack = _stack(is_pre_norm=norm_before).train()
     linear = sum(isinstance(part, nn.Linear) for part in stack.modules())
     again = _products_of_backward(stack, recompute=True)
     again -= _products_of_backward(stack, recompute=False)
@@ -144,7 +144,7 @@ def test_the_last_product_of_a_block_is_not_computed_again(norm_before: bool) ->
 
 
 def test_only_the_first_token() -> None:
-    stack = _stack(norm_before=True).eval()
+    stack = _stack(is_pre_norm=True).eval()
     hidden, context = _inputs()
     whole = stack(hidden, context).hidden
     assert stack(hidden, context, only_first=True).hidden.shape == (B, 1, D)
@@ -155,15 +155,19 @@ def test_what_is_kept_goes_on_where_it_ended() -> None:
     stack = _stack().eval()
     hidden, context = _inputs()
     past = torch.ones(S, S, dtype=torch.bool).tril()[None, None]
-    whole = stack(hidden, Context(mask=past, encoded=context.encoded)).hidden
-    begun = Context(mask=past[..., :3, :3], encoded=context.encoded, need_cache=True)
+    whole = stack(
+        hidden, Context(mask=past, encoder_hidden_states=context.encoder_hidden_states)
+    ).hidden
+    begun = Context(
+        mask=past[..., :3, :3], encoder_hidden_states=context.encoder_hidden_states, need_cache=True
+    )
     cache = stack(hidden[:, :3], begun).cache
     assert cache is not None
     assert cache.length == 3
     # The encoder's keys and values are kept, too.
     rest = stack(hidden[:, 3:], Context(mask=past[..., 3:, :]), past=cache.blocks)
     torch.testing.assert_close(rest.hidden, whole[:, 3:])
-    crossed = stack.cross_memory(context.encoded)
+    crossed = stack.cross_keys_and_values(context.encoder_hidden_states)
     for block, memory in zip(cache.blocks, crossed, strict=True):
         assert block.cross_attention is not None
         torch.testing.assert_close(block.cross_attention.key, memory.key)

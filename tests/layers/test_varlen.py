@@ -24,7 +24,7 @@ from heedful import (
     Transformer,
     TransformerConfig,
 )
-from heedful.batches.packing import keep_apart
+from heedful.batches.packing import packing_mask
 from heedful.compiled import model as compiled
 from heedful.compiled.model import compile_model
 from heedful.layers import multihead, varlen
@@ -200,7 +200,7 @@ def test_several_texts_in_a_sequence(
     ids = torch.randint(5, 50, (5, 9))
     ids[:, 0] = ids[0, 4] = ids[2, 1] = ids[2, 4] = ids[4, 6] = 2
     real = MASK if padded else None
-    told = keep_apart(ids, real, 2, causal=causal)
+    told = packing_mask(ids, real, 2, causal=causal)
     mask, positions = told["attention_mask"].to(kind), told["position_ids"]
     model = bert(BertForTokenClassification, is_decoder=causal)
     tokens = MASK if padded else torch.ones_like(MASK)
@@ -216,7 +216,7 @@ def test_several_texts_in_a_sequence(
 def test_a_sequence_whose_first_token_decides_is_one_text(kernels: Kernels) -> None:
     ids = torch.randint(5, 50, (5, 9))
     ids[:, 0] = ids[:, 4] = 2
-    mask = keep_apart(ids, None, 2)["attention_mask"]
+    mask = packing_mask(ids, None, 2)["attention_mask"]
     model = bert(BertForSequenceClassification)
     assert check_alike(model, lambda: model(ids, mask, labels=LABELS).loss, kernels) == 0
 
@@ -332,7 +332,7 @@ def test_answers_leave_padding_out(
 ) -> None:
     if head not in FAMILIES[family].models:
         pytest.skip("the family has no such head")
-    monkeypatch.setattr(compiled.kernels, "of_encoders", lambda *about: ("plain", "on a GPU"))
+    monkeypatch.setattr(compiled.kernels, "encoder_kernel", lambda *about: ("plain", "on a GPU"))
     decoder = head == "causal_lm" and family != "gpt2"
     model = small(family, head, **({"is_decoder": True} if decoder else {})).eval()
     ids = torch.randint(5, 50, (5, 9))
@@ -347,7 +347,7 @@ def test_answers_leave_padding_out(
             assert len(calls) == 2
         model(ids, MASK)
     assert made.kernel == "unpadded"
-    assert not model.body.leaves_out_padding
+    assert not model.body.packs_at_inference
     torch.testing.assert_close(ours, right, rtol=1e-9, atol=1e-12)
 
 
@@ -355,7 +355,7 @@ def test_answers_leave_padding_out(
 def test_what_looks_at_places_answers_as_it_is(
     family: str, kernels: Kernels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled.kernels, "of_encoders", lambda *about: ("plain", "on a GPU"))
+    monkeypatch.setattr(compiled.kernels, "encoder_kernel", lambda *about: ("plain", "on a GPU"))
     model = small(family, "sequence").eval()
     with kernels():
         assert compile_model(model).model is model
@@ -433,7 +433,7 @@ def test_torch_takes_what_it_is_given(causal: bool) -> None:
     query, key, value = (
         torch.randn(1, 2, 25, 8, device=meta, dtype=half, requires_grad=True) for _ in range(3)
     )
-    mixed = varlen.attend_texts(
+    mixed = varlen.attend_varlen(
         query, key, value, queries=made.bounds, keys=made.bounds, causal=causal
     )
     assert (mixed.shape, mixed.dtype) == ((1, 2, 25, 8), half)
@@ -442,7 +442,9 @@ def test_torch_takes_what_it_is_given(causal: bool) -> None:
     assert query.grad.shape == query.shape
     first = torch.randn(5, 2, 1, 8, device=meta, dtype=half)
     bounds = made.bounds
-    mixed = varlen.attend_texts(first, key, value, queries=bounds.single, keys=bounds, causal=False)
+    mixed = varlen.attend_varlen(
+        first, key, value, queries=bounds.single, keys=bounds, causal=False
+    )
     assert mixed.shape == first.shape
 
 

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from heedful.metrics import fonts
-from heedful.metrics.fonts import east_asian_family, give_fonts
+from heedful.metrics.fonts import add_fallback_fonts, east_asian_family
 from heedful.metrics.pictures import save_confusion_picture
 from heedful.metrics.tables import confusion_table
 
@@ -36,12 +36,12 @@ def drawn_families(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[list[str
     def spy(figure: Any, name: Path) -> None:
         from matplotlib.text import Text
 
-        give_fonts(figure, name)
+        add_fallback_fonts(figure, name)
         families.extend(
             text.get_fontfamily() for text in figure.findobj(Text) if "科技" in text.get_text()
         )
 
-    monkeypatch.setattr("heedful.metrics.pictures.give_fonts", spy)
+    monkeypatch.setattr("heedful.metrics.pictures.add_fallback_fonts", spy)
     save_confusion_picture(SCORES, path)
     return families
 

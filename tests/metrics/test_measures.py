@@ -14,8 +14,8 @@ from heedful.metrics import (
     DetectionScores,
     EntityScores,
     LanguageScores,
-    NeighbourScores,
     RegressionScores,
+    RetrievalScores,
     measures,
 )
 from heedful.metrics.generation import text_metrics, text_scores, text_statistics
@@ -125,7 +125,7 @@ def test_neighbours() -> None:
     generator = torch.Generator().manual_seed(5)
     queries = torch.randn(40, 4, generator=generator)
     partners = queries + torch.randn(40, 4, generator=generator)
-    scores = NeighbourScores()
+    scores = RetrievalScores()
     scores.update(queries, partners, [str(number) for number in range(40)])
     cosines = queries @ partners.T
     ranks = (cosines > cosines.diagonal()[:, None]).sum(1) + 1

@@ -3,8 +3,8 @@ import torch
 import torch.nn.functional as F
 
 from heedful.errors import UserError
-from heedful.metrics import NeighbourScores
-from heedful.metrics.neighbours import partners
+from heedful.metrics import RetrievalScores
+from heedful.metrics.neighbours import rank_candidates
 
 
 def _vectors(seed: int, *shape: int) -> torch.Tensor:
@@ -14,7 +14,7 @@ def _vectors(seed: int, *shape: int) -> torch.Tensor:
 def test_recall_is_the_share_found_among_the_nearest() -> None:
     queries, candidates = _vectors(0, 600, 8), _vectors(1, 600, 8)
     candidates = F.normalize(candidates + queries, dim=-1)
-    scores = NeighbourScores()
+    scores = RetrievalScores()
     texts = [str(number) for number in range(600)]
     for part in (slice(0, 7), slice(7, 600)):
         scores.update(queries[part], candidates[part], texts[part])
@@ -30,7 +30,7 @@ def test_recall_is_the_share_found_among_the_nearest() -> None:
 
 def test_a_text_that_stands_twice_is_one_candidate() -> None:
     axes = torch.eye(3)
-    scores = NeighbourScores()
+    scores = RetrievalScores()
     scores.update(axes[[0, 0, 1]], axes[[0, 0, 1]], ["a", "a", "b"])
     scores.update(axes[[2]], axes[[0]], ["a"])
     found = scores.compute()
@@ -42,24 +42,24 @@ def test_a_text_that_stands_twice_is_one_candidate() -> None:
 def test_texts_that_are_all_alike_find_the_first_one() -> None:
     """Neither a collapsed model nor its report may look as if it found anything."""
     vectors = _vectors(0, 1, 8).expand(600, 8)
-    scores = NeighbourScores()
+    scores = RetrievalScores()
     scores.update(vectors, vectors, [str(number) for number in range(600)])
     found = scores.compute()
     assert [found[f"recall_at_{depth}"] for depth in (1, 5, 10)] == [1 / 600, 5 / 600, 10 / 600]
-    each = list(partners(vectors, vectors, range(600)))
+    each = list(rank_candidates(vectors, vectors, range(600)))
     assert {one.nearest for one in each} == {0}
     assert [one.rank for one in each] == [*range(1, 601)]
 
 
 def test_a_damaged_model_finds_nothing() -> None:
     with pytest.raises(UserError, match="a vector is not of numbers"):
-        list(partners(torch.full((1, 2), torch.nan), torch.eye(2), [0]))
+        list(rank_candidates(torch.full((1, 2), torch.nan), torch.eye(2), [0]))
 
 
 def test_nothing_to_find() -> None:
     with pytest.raises(UserError, match="no items to score"):
-        NeighbourScores().compute()
-    scores = NeighbourScores()
+        RetrievalScores().compute()
+    scores = RetrievalScores()
     scores.update(torch.eye(2), torch.eye(2)[[0, 0]], ["a", "a"])
     with pytest.raises(UserError, match="every pair has the same second text"):
         scores.compute()

@@ -9,7 +9,7 @@ from tests.metrics.test_measures import TEXTS
 
 from heedful.metrics import measures
 from heedful.metrics.generation import text_metrics, text_statistics
-from heedful.metrics.resampling import differences, intervals, mcnemar, on_all
+from heedful.metrics.resampling import differences, intervals, mcnemar, point_estimates
 
 
 def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:
@@ -91,7 +91,7 @@ def test_a_known_data_set() -> None:
     """Four items of three classes by hand: 2 right; F1 of a 2/3, of b 2/3, of c 0."""
     columns = np.array([[0, 0, 0.9], [0, 1, 0.8], [1, 1, 0.7], [2, 0, 0.6]])
     columns[1, 1], columns[3, 1] = 1, 1
-    scores = on_all(measures.classes(3), columns)
+    scores = point_estimates(measures.classes(3), columns)
     # a: 1 of 1 predicted and 2 true, F1 2/3; b: 1 of 3 predicted and 1 true, F1 1/2; c: 0.
     assert scores["accuracy"] == pytest.approx(0.5)
     assert scores["macro_f1"] == pytest.approx((2 / 3 + 1 / 2 + 0) / 3)

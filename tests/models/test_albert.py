@@ -11,8 +11,8 @@ from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.compiled import int8
-from heedful.compiled.int8_layers import random_rows
-from heedful.compiled.kernels import of_encoders
+from heedful.compiled.int8_layers import calibration_rows
+from heedful.compiled.kernels import encoder_kernel
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.files import read_json, read_tensors, write_json
@@ -131,7 +131,7 @@ def test_narrow_copies_of_shared_weights(recompute: bool) -> None:
 
 @pytest.mark.parametrize("head", ["body", "sequence", "token"])
 def test_a_shared_block_is_compiled_once(head: Any) -> None:
-    if of_encoders(torch.float32, CPU)[0] == "plain":
+    if encoder_kernel(torch.float32, CPU)[0] == "plain":
         pytest.skip("this CPU has no fast kernels")
     config = _config(num_hidden_layers=4, num_hidden_groups=2)
     model = FAMILIES["albert"].model_class(head)(config).eval()
@@ -146,10 +146,10 @@ def test_a_shared_block_is_compiled_once(head: Any) -> None:
 
 
 def test_a_shared_block_is_made_whole_numbers_once() -> None:
-    if not int8.products(CPU)[0]:
-        pytest.skip(int8.products(CPU)[1])
+    if not int8.is_supported(CPU)[0]:
+        pytest.skip(int8.is_supported(CPU)[1])
     model = AlbertForSequenceClassification(_config(num_labels=3, initializer_range=0.1)).eval()
-    rows = random_rows([2], [3], vocab_size=50, positions=12)
+    rows = calibration_rows([2], [3], vocab_size=50, positions=12)
     compiled = compile_model(model, lambda: rows)
     assert compiled.kernel == "int8"
     blocks = compiled.model.body.encoder.blocks  # type: ignore[union-attr, attr-defined]

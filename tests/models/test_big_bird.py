@@ -10,7 +10,7 @@ from tests.tiny_folders import write_folder
 from torch import Tensor
 
 import heedful
-from heedful.compiled.kernels import of_encoders
+from heedful.compiled.kernels import encoder_kernel
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.models import (
@@ -117,7 +117,7 @@ def test_where_texts_are_read_as_a_whole_it_is_a_bert() -> None:
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
 def test_the_compiled_form_reads_by_blocks_too(precision: torch.dtype) -> None:
-    if of_encoders(precision, torch.device("cpu"))[0] == "plain":
+    if encoder_kernel(precision, torch.device("cpu"))[0] == "plain":
         pytest.skip("this CPU has no fast kernels")
     model = BigBirdForSequenceClassification(_config(num_labels=3, initializer_range=0.1))
     model = model.to(precision).eval()

@@ -27,7 +27,7 @@ from heedful.models import (
     DebertaV2Model,
     load_model,
 )
-from heedful.models.pair import Added, Pair
+from heedful.models.pair import AddedEmbedding, GeneratorDiscriminatorPair
 
 SIZES: dict[str, Any] = {
     **tiny.SIZES,
@@ -264,11 +264,13 @@ def test_sizes_are_those_published(family: str, name: str, millions: float) -> N
     assert (model.num_parameters() - words) / 1e6 == pytest.approx(millions, rel=0.03)
 
 
-def _pair(fresh: bool = True) -> Pair:
+def _pair(fresh: bool = True) -> GeneratorDiscriminatorPair:
     torch.manual_seed(0)
     config = DebertaV2Config(**SIZES, position_buckets=4, share_att_key=True, legacy=False)
     discriminator = DebertaV2ForPreTraining(config)
-    return Pair(discriminator, DebertaV2ForMaskedLM(config.generator(0.5)), fresh=fresh)
+    return GeneratorDiscriminatorPair(
+        discriminator, DebertaV2ForMaskedLM(config.generator(0.5)), fresh=fresh
+    )
 
 
 POSITIONS = {"positions": torch.tensor([1, 8]), "uniforms": torch.tensor([0.25, 0.75])}
@@ -278,7 +280,7 @@ def test_the_discriminator_sends_no_gradient_into_the_generator_s_table() -> Non
     """He et al. 2023, section 3.2: each loss reaches the tables that are its own."""
     pair = _pair()
     added, table = pair.get_input_embeddings(), pair.generator.get_input_embeddings().weight
-    assert isinstance(added, Added)
+    assert isinstance(added, AddedEmbedding)
     assert pair.generator.config.num_hidden_layers == 1
     torch.testing.assert_close(added(IDS), pair.generator.get_input_embeddings()(IDS))
     output = pair(IDS, MASK, **POSITIONS)
@@ -296,7 +298,7 @@ def test_the_discriminator_sends_no_gradient_into_the_generator_s_table() -> Non
 def test_what_was_added_is_in_the_discriminator_s_folder(tmp_path: Path) -> None:
     pair = _pair().eval()
     added = pair.get_input_embeddings()
-    assert isinstance(added, Added)
+    assert isinstance(added, AddedEmbedding)
     torch.nn.init.normal_(added.weight)
     answers = pair(IDS, MASK).logits
     pair.save_pretrained(tmp_path)
@@ -306,7 +308,7 @@ def test_what_was_added_is_in_the_discriminator_s_folder(tmp_path: Path) -> None
     expected = pair.generator.get_input_embeddings().weight + added.weight
     torch.testing.assert_close(alone.get_input_embeddings().weight, expected)
     torch.testing.assert_close(alone(IDS, MASK).logits, answers)
-    again = Pair(alone, load_model(tmp_path / "generator"))
+    again = GeneratorDiscriminatorPair(alone, load_model(tmp_path / "generator"))
     torch.testing.assert_close(again.state_dict(), pair.state_dict())
     fresh = _pair()
     fresh.load_state_dict(pair.state_dict())

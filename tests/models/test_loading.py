@@ -192,7 +192,7 @@ def test_what_stands_on_the_body_is_the_head(model_type: str, head: Head) -> Non
 
 def test_both_parts_of_a_pair_recompute() -> None:
     pair = _model("encoder-decoder", "seq2seq")
-    assert pair.can_recompute
+    assert pair.supports_checkpointing
     pair.gradient_checkpointing = True
     assert pair.encoder.gradient_checkpointing
     assert pair.decoder.bert.gradient_checkpointing

@@ -131,7 +131,7 @@ def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None
                 (text.tokens, text.ended) for text in other
             ]
             for text, same in zip(one, other, strict=True):
-                assert text.score == pytest.approx(same.score, abs=generation.ROUNDING)
+                assert text.score == pytest.approx(same.score, abs=generation.MAX_ROUNDING_ERROR)
     assert len({texts[0].tokens for texts in alone}) > 100
 
 
@@ -155,7 +155,7 @@ def test_what_rounding_may_decide_is_written_alone(
 ) -> None:
     model, texts, order = make(), sentences(40), list(range(40))
     alone = in_batches(model, texts, order, 1, 3, sample)
-    monkeypatch.setattr(generation, "ROUNDING", 0.05)
+    monkeypatch.setattr(generation, "MAX_ROUNDING_ERROR", 0.05)
     sizes = _count_calls(type(model), monkeypatch)
     beside = in_batches(model, texts, order, 20, 3, sample)
     close = [item for item in order if min(text.margin for text in beside[item]) < 0.05]
@@ -178,7 +178,7 @@ def test_the_mask_that_was_given_stays_as_it_was() -> None:
 
 def test_half_precision_stays_as_it_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # It rounds so coarsely that most items would be written twice, and still not the same.
-    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    monkeypatch.setattr(generation, "MAX_ROUNDING_ERROR", 1e9)
     sizes = _count_calls(Transformer, monkeypatch)
     ids = torch.tensor([[3, 4, END], [5, 6, END]])
     search = Search(eos_token_id=END, max_new_tokens=5)
@@ -194,7 +194,7 @@ def test_prefixes_and_options_reach_what_is_written_alone(monkeypatch: pytest.Mo
     search = Search(eos_token_id=END, max_new_tokens=5, num_beams=2, num_return_sequences=2)
     prefixes = [[3], [4, 9]]
     plain = model.generate(ids, ids != PAD, search=search, prefixes=prefixes)
-    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    monkeypatch.setattr(generation, "MAX_ROUNDING_ERROR", 1e9)
     again = model.generate(ids, ids != PAD, search=search, prefixes=prefixes)
     for one, other, prefix in zip(plain, again, prefixes, strict=True):
         assert [text.tokens for text in one] == [text.tokens for text in other]
@@ -206,7 +206,7 @@ def test_token_types_reach_what_is_written_alone(monkeypatch: pytest.MonkeyPatch
     ids, kinds = torch.tensor([[5, 6, 7, 8], [9, 4, PAD, PAD]]), torch.tensor([[0, 0, 1, 1]] * 2)
     search = Search(eos_token_id=END, max_new_tokens=5)
     plain = model.generate(ids, ids != PAD, kinds, search=search)
-    monkeypatch.setattr(generation, "ROUNDING", 1e9)
+    monkeypatch.setattr(generation, "MAX_ROUNDING_ERROR", 1e9)
     again = model.generate(ids, ids != PAD, kinds, search=search)
     assert [texts[0].tokens for texts in again] == [texts[0].tokens for texts in plain]
     other = model.generate(ids, ids != PAD, search=search)

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from heedful.decoding import on_device
 from heedful.decoding.on_device import beam_search_on_device
-from heedful.decoding.options import FixedSteps, Newest
+from heedful.decoding.options import StaticDecoder, StepInput
 from heedful.decoding.search import Search
 from heedful.models import BertConfig, BertEncoderDecoder, BertLMHeadModel, BertModel, generation
 from heedful.models.loading import FAMILIES
-from heedful.models.on_device import DecoderSteps, can_stay
+from heedful.models.on_device import DecoderSteps, supports_device_search
 from heedful.models.transformer import searching
 from heedful.models.transformer.config import TransformerConfig
 from heedful.models.transformer.model import Transformer
@@ -53,7 +53,7 @@ def staying(monkeypatch: pytest.MonkeyPatch, *, record: bool) -> Iterator[list[r
             patch.setattr(recorded.Graph, "made", made)
             patch.setattr(torch.cuda, "CUDAGraph", recorded.Graph)
             patch.setattr(torch.cuda, "graph", recorded.graph)
-            patch.setattr(on_device, "records", lambda device: True)
+            patch.setattr(on_device, "supports_graphs", lambda device: True)
         yield made
 
 
@@ -142,12 +142,12 @@ def test_a_decoder_goes_on_with_prompts_of_any_lengths(
     assert_same_texts(texts, model.generate(ids, mask, search=wanted))
     if name == "greedy":
         assert len({len(text.tokens) for (text,) in texts}) > 2
-    assert bool(graphs) == (record and can_stay(model))
+    assert bool(graphs) == (record and supports_device_search(model))
 
 
 def test_who_has_no_steps_of_its_own_writes_as_elsewhere() -> None:
-    assert {family for family in WRITERS if not can_stay(decoder(family))} == set()
-    assert not can_stay(decoder("bert", position_embedding_type="relative_key"))
+    assert {family for family in WRITERS if not supports_device_search(decoder(family))} == set()
+    assert not supports_device_search(decoder("bert", position_embedding_type="relative_key"))
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -219,13 +219,13 @@ def test_nothing_is_read_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> N
 class Counted:
     """Counts steps."""
 
-    def __init__(self, steps: FixedSteps) -> None:
+    def __init__(self, steps: StaticDecoder) -> None:
         self.steps, self.count = steps, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.steps, name)
 
-    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+    def step(self, newest: StepInput) -> tuple[Tensor, Tensor | None]:
         self.count += 1
         return self.steps.step(newest)
 

@@ -9,8 +9,8 @@ import torch
 from tests import tiny
 from tests.exact import assert_same_bits
 
-from heedful.compiled.int8 import products
-from heedful.compiled.int8_layers import random_rows
+from heedful.compiled.int8 import is_supported
+from heedful.compiled.int8_layers import calibration_rows
 from heedful.compiled.model import compile_model
 from heedful.errors import UserError
 from heedful.files import read_tensors
@@ -22,17 +22,19 @@ from heedful.models import (
     load_model,
 )
 from heedful.models.electra.presets import GENERATOR_SIZES, PRESETS
-from heedful.models.pair import TABLES, Pair, draw
+from heedful.models.pair import TABLES, GeneratorDiscriminatorPair, sample
 
 IDS = torch.tensor([[2, 4, 8, 9, 3], [2, 10, 4, 3, 0]])
 MASKS = {"positions": torch.tensor([1, 7]), "uniforms": torch.tensor([0.25, 0.75])}
 
 
-def pair_of(**changes: Any) -> Pair:
+def pair_of(**changes: Any) -> GeneratorDiscriminatorPair:
     torch.manual_seed(0)
     values = {**tiny.SIZES, **tiny.STILL, "embedding_size": 16, "initializer_range": 0.2}
     config = ElectraConfig(**values | changes)
-    return Pair(ElectraForPreTraining(config), ElectraForMaskedLM(config.generator(0.5)))
+    return GeneratorDiscriminatorPair(
+        ElectraForPreTraining(config), ElectraForMaskedLM(config.generator(0.5))
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def test_tables_are_shared_where_they_are_as_wide() -> None:
         assert ours is theirs
     other = ElectraForMaskedLM(pair.config.generator(0.5))
     narrow = ElectraConfig(**{**tiny.SIZES, "embedding_size": 8})
-    assert Pair(ElectraForPreTraining(narrow), other).tied == []
+    assert GeneratorDiscriminatorPair(ElectraForPreTraining(narrow), other).tied == []
 
 
 def test_what_is_shared_is_kept_once() -> None:
@@ -84,10 +86,10 @@ def test_what_is_shared_is_kept_once() -> None:
 def test_a_number_draws_the_token_at_which_the_sum_passes_it() -> None:
     logits = torch.tensor([0.1, 0.0, 0.6, 0.3]).log().expand(1000, 4)
     uniforms = (torch.arange(1000) + 0.5) / 1000
-    drawn = draw(logits, uniforms)
+    drawn = sample(logits, uniforms)
     assert drawn.bincount().tolist() == [100, 0, 600, 300]
     assert drawn.tolist() == sorted(drawn.tolist())
-    assert draw(logits[:2], torch.tensor([0.0, 1 - 2**-24])).tolist() == [0, 3]
+    assert sample(logits[:2], torch.tensor([0.0, 1 - 2**-24])).tolist() == [0, 3]
 
 
 def test_what_was_drawn_is_what_the_discriminator_sees() -> None:
@@ -99,7 +101,7 @@ def test_what_was_drawn_is_what_the_discriminator_sees() -> None:
     torch.testing.assert_close(output.logits, alone.logits)
     filled = pair.generator(IDS, IDS.ne(0), positions=MASKS["positions"]).logits
     torch.testing.assert_close(output.prediction_logits, filled)
-    assert output.samples.tolist() == draw(filled, MASKS["uniforms"]).tolist()
+    assert output.samples.tolist() == sample(filled, MASKS["uniforms"]).tolist()
 
 
 def test_no_gradient_goes_from_the_discriminator_to_the_generator() -> None:
@@ -118,7 +120,7 @@ def test_its_folders_are_those_of_two_models(tmp_path: Path) -> None:
     assert type(load_model(tmp_path / "generator")) is ElectraForMaskedLM
     names = read_tensors(tmp_path / "generator" / "model.safetensors")
     assert "electra.embeddings.word_embeddings.weight" in names
-    again = Pair(load_model(tmp_path), load_model(tmp_path / "generator"))
+    again = GeneratorDiscriminatorPair(load_model(tmp_path), load_model(tmp_path / "generator"))
     assert_same_bits(again.state_dict(), pair.state_dict(), "stored")
     with pytest.raises(UserError, match="a pair is read from two folders"):
         pair.set_file_weights(names, tmp_path)
@@ -127,7 +129,7 @@ def test_its_folders_are_those_of_two_models(tmp_path: Path) -> None:
 def test_its_compiled_form_answers_as_the_discriminator() -> None:
     pair = pair_of().eval()
     compiled = compile_model(pair)
-    assert isinstance(compiled.model, Pair)
+    assert isinstance(compiled.model, GeneratorDiscriminatorPair)
     with torch.inference_mode():
         for inputs in ({}, MASKS):
             output = compiled.model(IDS, IDS.ne(0), **inputs)
@@ -138,11 +140,11 @@ def test_its_compiled_form_answers_as_the_discriminator() -> None:
 
 
 def test_it_answers_in_int8() -> None:
-    able, reason = products(torch.device("cpu"))
+    able, reason = is_supported(torch.device("cpu"))
     if not able:
         pytest.skip(reason)
     pair = pair_of().eval()
-    rows = random_rows([2], [3], vocab_size=50, positions=pair.max_positions)
+    rows = calibration_rows([2], [3], vocab_size=50, positions=pair.max_positions)
     compiled = compile_model(pair, lambda: rows)
     assert compiled.kernel == "int8"
     with torch.inference_mode():

@@ -57,7 +57,7 @@ def _is_mapped(tensor: Tensor, file: Path) -> bool:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_weights_stay_in_their_file_where_that_is_asked_for(folder: Path) -> None:
-    copied, mapped = load_model(folder), load_model(folder, mapped=True)
+    copied, mapped = load_model(folder), load_model(folder, memory_map=True)
     file = (folder / "model.safetensors").resolve()
     assert all(_is_mapped(weight, file) for weight in mapped.parameters())
     assert not any(_is_mapped(weight, file) for weight in copied.parameters())
@@ -66,7 +66,7 @@ def test_weights_stay_in_their_file_where_that_is_asked_for(folder: Path) -> Non
 
 def test_a_change_of_mapped_weights_does_not_reach_the_file(folder: Path) -> None:
     before = (folder / "model.safetensors").read_bytes()
-    for weight in load_model(folder, mapped=True).parameters():
+    for weight in load_model(folder, memory_map=True).parameters():
         weight.data.add_(1)
     assert (folder / "model.safetensors").read_bytes() == before
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from heedful import BertConfig, BertModel
-from heedful.models.sizing import tokens_at_once
+from heedful.models.sizing import max_batch_tokens
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_gpu_takes_as_many_as_its_memory_has_room_for(
         return SimpleNamespace(total_memory=int(gibibytes * 2**30))
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    assert tokens_at_once(Model()) == tokens  # type: ignore[arg-type]
+    assert max_batch_tokens(Model()) == tokens  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,5 @@ def test_the_widest_product_stays_below_what_glibc_hands_back(
         num_hidden_layers=1,
         intermediate_size=inner,
     )
-    assert tokens_at_once(BertModel(config).to(dtype)) == tokens
+    assert max_batch_tokens(BertModel(config).to(dtype)) == tokens
     assert tokens * inner * dtype.itemsize <= 32 * 2**20

@@ -11,7 +11,7 @@ from tests.browser import Browser, assert_accessible
 from tests.explanations.examples import SENTENCE, classified
 
 from heedful.explanations.html import render
-from heedful.pages.language import ENGLISH, Language, chinese, said_by
+from heedful.pages.language import ENGLISH, Language, chinese, phrases_in
 from heedful.tasks.objectives import OBJECTIVES
 from heedful.tasks.objectives.hidden import MASKED
 
@@ -37,7 +37,7 @@ def said_by_templates() -> list[str]:
 
 def test_every_phrase_has_its_chinese_and_is_said() -> None:
     example = {"All {} tokens were read."}  # of the module's own docstring
-    said = {*said_by(sources("js")), *said_by_templates()} | example
+    said = {*phrases_in(sources("js")), *said_by_templates()} | example
     assert said - chinese().phrases.keys() == set(), "chinese.json lacks these"
     assert chinese().phrases.keys() - said == set(), "nothing says these any more"
 

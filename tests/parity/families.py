@@ -367,7 +367,7 @@ def same_random_weights(ours: Model, theirs: nn.Module) -> None:
 
 def by_file_name(ours: Model, tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is kept by the names of our parameters under those of the reference."""
-    named = {renamed(name, ours.in_files): value for name, value in tensors.items()}
+    named = {renamed(name, ours.file_names): value for name, value in tensors.items()}
     there = {name: value for name, value in named.items() if value is not None}
     rest = dict.fromkeys(named.keys() - there.keys(), torch.zeros(1))
     layout = ours.body.to_file_layout

@@ -113,7 +113,7 @@ def _pair(reference: ModuleType, name: str, case: Case) -> tuple[Model, nn.Modul
     if pruned:
         theirs.prune_heads(pruned)
     ours = getattr(models, name)(models.ViTConfig(**SIZES | case.config), **options)
-    in_files = {theirs: ours for ours, theirs in ours.in_files.items()}
+    in_files = {theirs: ours for ours, theirs in ours.file_names.items()}
     weights = {renamed(key, in_files): value for key, value in theirs.state_dict().items()}
     ours.load_state_dict(weights)
     return ours.double().train(case.training), theirs.double().train(case.training)
@@ -158,7 +158,7 @@ def test_values_and_gradients(reference: ModuleType, case: Case) -> None:
                 assert_equal(one, other, f"{name} {key}")
         assert_equal(my_read, right_read, f"{name}: gradient of the pixels")
         for key, gradient in my_gradients.items():
-            assert_equal(gradient, right_gradients[renamed(key, ours.in_files)], f"{name} {key}")
+            assert_equal(gradient, right_gradients[renamed(key, ours.file_names)], f"{name} {key}")
 
 
 def _listed(value: Any) -> tuple[Tensor, ...]:
@@ -240,7 +240,7 @@ def test_pictures_of_another_size_are_read_from_now_on() -> None:
     pixels = torch.randn(1, 3, 20, 16)
     with torch.no_grad():
         before = model(pixels, interpolate_pos_encoding=True).last_hidden_state
-        model.read_size((20, 16))
+        model.set_image_size((20, 16))
         torch.testing.assert_close(model(pixels).last_hidden_state, before)
     assert model.config.image_size == (20, 16)
     assert model.max_positions == 21

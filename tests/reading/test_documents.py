@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.batches.sentences import SentenceRule, running_sentences
+from heedful.batches.sentences import SentenceRule, split_sentences
 from heedful.errors import UserError
 from heedful.reading import documents as documents_module
 from heedful.reading.documents import read_documents
@@ -14,9 +14,9 @@ from heedful.reading.documents import read_documents
 BOOK = "\n\nONE\n\n  It was\nlate. \n\n\nTWO \n \t\nIt was early.\n"
 
 
-def split_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
+def stripped(text: str, rule: SentenceRule = "punctuation") -> list[str]:
     """Return the sentences of a text without the spaces between them."""
-    return [sentence.strip() for sentence in running_sentences(text, rule)]
+    return [sentence.strip() for sentence in split_sentences(text, rule)]
 
 
 def texts(path: Path, layout: str) -> list[tuple[int, str]]:
@@ -117,39 +117,39 @@ def test_an_endless_document_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_sentences_end_by_punctuation(text: str, sentences: list[str]) -> None:
-    assert split_sentences(text) == sentences
+    assert stripped(text) == sentences
 
 
 @given(st.text(alphabet='aB. !?\n"。」Mr'))
 def test_no_text_is_lost_between_sentences(text: str) -> None:
     for rule in ("punctuation", "line"):
-        sentences = split_sentences(text, rule)  # type: ignore[arg-type]
+        sentences = stripped(text, rule)  # type: ignore[arg-type]
         assert "".join("".join(sentences).split()) == "".join(text.split())
         assert all(sentence == sentence.strip() != "" for sentence in sentences)
 
 
 @given(st.text(alphabet='aB. !?\n"。」…？好Mr'))
 def test_no_chinese_text_is_lost_between_sentences(text: str) -> None:
-    running = running_sentences(text)
+    running = split_sentences(text)
     assert "".join("".join(running).split()) == "".join(text.split())
 
 
 @given(st.text(alphabet='aB. !?\n"Mr'))
 def test_sentences_keep_the_spaces_between_them(text: str) -> None:
-    assert "".join(running_sentences(text)) == " ".join(text.split())
+    assert "".join(split_sentences(text)) == " ".join(text.split())
     lines = [line for line in map(str.strip, text.split("\n")) if line]
-    assert "".join(running_sentences(text, "line")) == " ".join(lines)
+    assert "".join(split_sentences(text, "line")) == " ".join(lines)
 
 
 def test_a_long_run_of_marks_is_read_once() -> None:
     # Were each of them tried as the start of an end, this would take minutes.
     for text in ("." * 200_000, "x" + "!" * 200_000 + "x", ".'" * 100_000, "好" + "…" * 200_000):
-        assert split_sentences(text) == [text]
-    assert split_sentences("…" * 100_000 + "。" * 100_000 + "x")[1:] == ["x"]
+        assert stripped(text) == [text]
+    assert stripped("…" * 100_000 + "。" * 100_000 + "x")[1:] == ["x"]
 
 
 def test_each_line_can_be_a_sentence() -> None:
-    assert split_sentences("One. Two\n\n three \n", "line") == ["One. Two", "three"]
+    assert stripped("One. Two\n\n three \n", "line") == ["One. Two", "three"]
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.TSV.gz", "a.jsonl", "a.json", "a.parquet"])

@@ -6,11 +6,11 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.reading.parallel import (
-    Cleaning,
+    PairFilter,
     letter_shares,
-    look_swapped,
     read_pairs,
     read_sources,
+    sides_look_swapped,
 )
 from heedful.reading.records import ColumnSettings, Record
 
@@ -115,7 +115,7 @@ def record(line: int = 1, text: str = "Ja", translation: str = "Yes") -> Record:
 
 
 def test_cleaning_says_what_it_drops_and_why() -> None:
-    cleaning = Cleaning(max_tokens=11, max_ratio=3)
+    cleaning = PairFilter(max_tokens=11, max_ratio=3)
     assert cleaning.report() == ""
     sizes = [(1, 3), (10, 10), (0, 4), (4, 0), (11, 10), (2, 7), (3, 1), (9, 2), (1200, 1)]
     kept = [cleaning.keeps(record(line), *size) for line, size in enumerate(sizes, start=1)]
@@ -128,7 +128,7 @@ def test_cleaning_says_what_it_drops_and_why() -> None:
 
 
 def test_a_side_of_spaces_is_empty() -> None:
-    cleaning = Cleaning(max_tokens=10, max_ratio=3)
+    cleaning = PairFilter(max_tokens=10, max_ratio=3)
     sides = [("Ja", "Yes"), (" ", "Yes"), ("Ja", "\t\u3000")]
     assert [cleaning.keeps(record(1, *each), 2, 2) for each in sides] == [True, False, False]
     assert cleaning.report() == "dropped 2 of 3 pairs: 2 empty on a side (the first: a.de, line 1)"
@@ -147,12 +147,12 @@ def test_swapped_sides_are_noticed() -> None:
     assert german["ß"] > 0
     assert sum(english.values()) == pytest.approx(1, abs=1e-4)
     straight, swapped = pairs_of(GERMAN * 20, ENGLISH * 20), pairs_of(ENGLISH * 20, GERMAN * 20)
-    assert not look_swapped(straight, german, english)
-    assert look_swapped(swapped, german, english)
-    assert not look_swapped(swapped, english, german)
+    assert not sides_look_swapped(straight, german, english)
+    assert sides_look_swapped(swapped, german, english)
+    assert not sides_look_swapped(swapped, english, german)
     # Of a few words nothing is said, nor of two sides in one language.
-    assert not look_swapped(swapped[:2], german, english)
-    assert not look_swapped(pairs_of(GERMAN * 20, GERMAN * 20), german, english)
+    assert not sides_look_swapped(swapped[:2], german, english)
+    assert not sides_look_swapped(pairs_of(GERMAN * 20, GERMAN * 20), german, english)
 
 
 def test_real_languages_are_told_apart(data_folder: Path) -> None:
@@ -164,5 +164,5 @@ def test_real_languages_are_told_apart(data_folder: Path) -> None:
 
     german, english = (letter_shares(side(f"train.{lang}.gz", 0)) for lang in ("de", "en"))
     first, second = side("val.de.gz", 0), side("val.en.gz", 0)
-    assert look_swapped(pairs_of(second, first), german, english)
-    assert not look_swapped(pairs_of(first, second), german, english)
+    assert sides_look_swapped(pairs_of(second, first), german, english)
+    assert not sides_look_swapped(pairs_of(first, second), german, english)

@@ -12,9 +12,9 @@ import pytest
 from heedful.errors import UserError
 from heedful.reading import shards as reading
 from heedful.reading.documents import read_documents
-from heedful.reading.elsewhere import is_elsewhere, url_of
 from heedful.reading.lines import open_bytes
-from heedful.reading.shards import find_shards, shard_prints
+from heedful.reading.remote import is_remote, url_of
+from heedful.reading.shards import find_shards, shard_fingerprints
 
 
 @pytest.fixture
@@ -33,15 +33,15 @@ def test_a_pattern_names_many(shards: Path) -> None:
 def test_shards_are_hashed_side_by_side(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None waits until another is done, for an object store takes its time."""
     found = find_shards([shards / "*.txt"])
-    alone, all_here = shard_prints(found), threading.Barrier(len(found))
-    opened = reading.open_stored
+    alone, all_here = shard_fingerprints(found), threading.Barrier(len(found))
+    opened = reading.open_raw
 
     def open_together(path: Path) -> AbstractContextManager[IO[bytes]]:
         all_here.wait(60)
         return opened(path)
 
-    monkeypatch.setattr(reading, "open_stored", open_together)
-    assert shard_prints(found) == alone
+    monkeypatch.setattr(reading, "open_raw", open_together)
+    assert shard_fingerprints(found) == alone
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_wrong_names_are_told(shards: Path, names: list[str], message: str) -> N
 
 
 def digest(path: Path) -> str:
-    (print_,) = shard_prints([path])
+    (print_,) = shard_fingerprints([path])
     return print_.sha256
 
 
@@ -95,8 +95,8 @@ def test_files_elsewhere_are_read_as_files_here(shards: Path) -> None:
     here, there = read_documents(found_here), read_documents(shards_there)
     texts = [document.text for document in there]
     assert texts == [*(document.text for document in here), "Packed.", "Two documents."]
-    assert [print_.sha256 for print_ in shard_prints(shards_there[:3])] == [
-        print_.sha256 for print_ in shard_prints(found_here)
+    assert [print_.sha256 for print_ in shard_fingerprints(shards_there[:3])] == [
+        print_.sha256 for print_ in shard_fingerprints(found_here)
     ]
     files = find_shards([Path(f"file://{shards}/*.txt")])
     assert [document.text for document in read_documents(files)] == texts[:3]
@@ -157,11 +157,11 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, me
 @pytest.mark.parametrize("protocol", ["s3", "gs", "hf", "simplecache::s3"])
 @pytest.mark.parametrize("name", ["a.txt", "bucket/a b/c.txt.gz", "user@host/*.txt"])
 def test_a_path_gives_back_its_url(protocol: str, name: str) -> None:
-    assert is_elsewhere(Path(f"{protocol}://{name}"))
+    assert is_remote(Path(f"{protocol}://{name}"))
     assert url_of(Path(f"{protocol}://{name}")) == f"{protocol}://{name}"
 
 
 def test_files_here_are_not_elsewhere() -> None:
     for name in ("a.txt", "C:/a.txt", "/a:/b.txt", "shards/s3:/b.txt"):
-        assert not is_elsewhere(Path(name))
+        assert not is_remote(Path(name))
         assert url_of(Path(name)) == name

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from heedful.errors import UserError
-from heedful.reading.places import Places, placed_answers
+from heedful.reading.answer_offsets import MisplacedAnswers, aligned_answers
 from heedful.reading.squad import GoldAnswer, Question, read_questions
 from heedful.scripts import is_unspaced
 
@@ -168,9 +168,9 @@ def test_answers_that_are_not_where_the_file_says(
     (question,) = read_questions([write("a.json", document(asked(answers=answers)))])
     assert question.misplaced == (fault,)
     assert question.answers == (GoldAnswer(text=text, start=None), GoldAnswer(text="sky", start=4))
-    assert placed_answers(question) == [(4, "sky")]
-    places = Places()
-    assert list(places.counted([question] * 2)) == [question] * 2
+    assert aligned_answers(question) == [(4, "sky")]
+    places = MisplacedAnswers()
+    assert list(places.count([question] * 2)) == [question] * 2
     message = "2 of 4 answers are not where the file says, and are left; the first: "
     assert places.report("left") == f"{message}{question.where}: {fault}"
     with pytest.raises(
@@ -189,14 +189,14 @@ def test_answers_that_are_not_where_the_file_says(
 def test_chinese_data(
     data_folder: Path, name: str, questions: int, misplaced: int, alone: int
 ) -> None:
-    places = Places()
-    records = list(places.counted(read_questions([data_folder / f"zh/{name}.json.gz"])))
+    places = MisplacedAnswers()
+    records = list(places.count(read_questions([data_folder / f"zh/{name}.json.gz"])))
     assert (len(records), places.misplaced) == (questions, misplaced)
-    assert sum(not placed_answers(record) for record in records) == alone
+    assert sum(not aligned_answers(record) for record in records) == alone
     assert all(
         record.context.startswith(text, start)
         for record in records
-        for start, text in placed_answers(record)
+        for start, text in aligned_answers(record)
     )
     assert all(is_unspaced(record.context) for record in records)
     places.check()

@@ -15,13 +15,13 @@ from heedful.reading.tagging import (
     TaggedText,
     as_labels,
     entities_of,
-    first_fault,
+    first_invalid,
     labels_of,
-    likeliest_tags,
     parse_tag,
     scheme_of,
     tags_of,
     transitions,
+    viterbi,
 )
 
 MODEL_SCHEMES: tuple[Literal["BIO"], Literal["IOBES"]] = ("BIO", "IOBES")
@@ -66,7 +66,7 @@ def test_entities_survive_every_scheme(drawn: tuple[list[Entity], int]) -> None:
     for scheme, tags in written.items():
         assert len(tags) == count
         taken = [parse_tag(tag) for tag in tags]
-        assert first_fault(taken, scheme) is None
+        assert first_invalid(taken, scheme) is None
         assert entities_of(taken) == entities
         assert scheme_of(taken) == (scheme if entities else None)
 
@@ -121,7 +121,7 @@ def test_tags_as_a_model_calls_them(labels: str, tags: str, written: str) -> Non
     ],
 )
 def test_what_cannot_be(scheme: Scheme, written: str, place: int) -> None:
-    assert first_fault(parsed(written), scheme) == place
+    assert first_invalid(parsed(written), scheme) == place
 
 
 @pytest.mark.parametrize(
@@ -183,11 +183,11 @@ def test_the_likeliest_tags_are_the_best_of_all_that_may_be(
     labels = tuple(labels_of(["X", "Y"] if scheme == "BIO" else ["X"], scheme))
     odds = np.exp(np.random.default_rng(seed).normal(size=(count, len(labels))) * sharpness)
     probabilities = odds / odds.sum(axis=1, keepdims=True)
-    found = likeliest_tags(probabilities, transitions(labels, scheme))
+    found = viterbi(probabilities, transitions(labels, scheme))
     valid = [
         path
         for path in product(range(len(labels)), repeat=count)
-        if first_fault([parse_tag(labels[number]) for number in path], scheme) is None
+        if first_invalid([parse_tag(labels[number]) for number in path], scheme) is None
     ]
     best = max(np.prod([row[n] for row, n in zip(probabilities, p, strict=True)]) for p in valid)
     assert tuple(found) in valid
@@ -197,7 +197,7 @@ def test_the_likeliest_tags_are_the_best_of_all_that_may_be(
 def test_a_probability_of_zero_forbids_nothing() -> None:
     allowed = transitions(("O", "B-X", "I-X"), "BIO")
     certain = np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]], dtype=np.float32)
-    tags = [("O", "B-X", "I-X")[number] for number in likeliest_tags(certain, allowed)]
+    tags = [("O", "B-X", "I-X")[number] for number in viterbi(certain, allowed)]
     assert tags == ["B-X", "I-X"]
 
 
@@ -205,12 +205,12 @@ def test_the_end_of_a_sentence_counts() -> None:
     labels = ("O", "B-X", "I-X", "E-X", "S-X")
     open_ended = np.array([[0.1, 0.6, 0.1, 0.1, 0.1]])
     open_ended[0, 4] = 0.2
-    [number] = likeliest_tags(open_ended, transitions(labels, "IOBES"))
+    [number] = viterbi(open_ended, transitions(labels, "IOBES"))
     assert labels[number] == "S-X"
 
 
 def test_outside_stands_for_the_edge() -> None:
     assert parse_tag("O") == OUTSIDE
     assert entities_of([]) == []
-    assert first_fault([], "IOBES") is None
-    assert likeliest_tags(np.empty((0, 3)), transitions(("O", "B-X", "I-X"), "BIO")).size == 0
+    assert first_invalid([], "IOBES") is None
+    assert viterbi(np.empty((0, 3)), transitions(("O", "B-X", "I-X"), "BIO")).size == 0

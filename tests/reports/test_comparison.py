@@ -17,8 +17,8 @@ from heedful.errors import UserError
 from heedful.judging import Judgement
 from heedful.metrics.generation import paired_tests, text_metrics
 from heedful.reading import Record
-from heedful.reports.comparison import Pairing, Verdict, conclude
-from heedful.reports.highest import Highest
+from heedful.reports.comparison import PairedResults, Verdict, conclude
+from heedful.reports.top_k import TopK
 from heedful.tasks.answers.generated import GeneratedText
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.answers.translations import Translation
@@ -126,8 +126,8 @@ def test_one_text_that_differs_tells_nothing() -> None:
             record = Record(text=str(number), text_pair=right, labels=None, source="a", line=number)
             yield from judge.judged([(answer, record)])
 
-    pairing = Pairing((judge, judge), "bleu")
-    pairing.watch(zip(judged(RIGHT), judged(["a new cat", *RIGHT[1:]]), strict=True))
+    pairing = PairedResults((judge, judge), "bleu")
+    pairing.update(zip(judged(RIGHT), judged(["a new cat", *RIGHT[1:]]), strict=True))
     comparison = pairing.compare(("a", "b"), "translate", seed=0)
     assert len(comparison.scores["chrf"].p_values) == 3
     assert comparison.scores["perplexity"].test == "paired bootstrap"
@@ -204,10 +204,10 @@ def decided(text: str) -> Judgement:
         texts={"text": text},
         truth="a",
         answer="b",
-        right=False,
-        worth=0.0,
+        correct=False,
+        score=0.0,
         confidence=0.6,
-        counts=(0.0, 1.0, 0.6),
+        statistics=(0.0, 1.0, 0.6),
     )
 
 
@@ -215,14 +215,14 @@ def test_a_metric_that_there_is_not_is_told_by_the_first_item() -> None:
     judge = one_label(("a", "b"))
     pairs = iter([(decided("a text"), decided("a text"))] * 9)
     with pytest.raises(UserError, match="did you mean 'accuracy'"):
-        Pairing((judge, judge), "acuracy").watch(pairs)
+        PairedResults((judge, judge), "acuracy").update(pairs)
     assert len(list(pairs)) == 8
 
 
 def test_runs_that_cut_the_data_differently_are_refused() -> None:
     judge = one_label(("a", "b"))
     with pytest.raises(UserError, match="they cut the data differently"):
-        Pairing((judge, judge)).watch([(decided("a text"), decided("a"))])
+        PairedResults((judge, judge)).update([(decided("a text"), decided("a"))])
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_no_answer_differs_from_a_wrong_one(
     answers: tuple[str | None, str | None], differ: int
 ) -> None:
     judge = one_label(("a", "b"))
-    pairing = Pairing((judge, judge))
+    pairing = PairedResults((judge, judge))
     first, second = (replace(decided("a text"), answer=answer) for answer in answers)
-    pairing.watch([(first, second)])
+    pairing.update([(first, second)])
     assert pairing.items_that_differ == differ
 
 
@@ -255,8 +255,8 @@ def test_the_order_in_which_runs_know_labels_is_no_difference() -> None:
     (first,), (second,) = (
         judge.judged([(answer, record)]) for judge, answer in zip(judges, answers, strict=True)
     )
-    pairing = Pairing(judges)
-    pairing.watch([(first, second)])
+    pairing = PairedResults(judges)
+    pairing.update([(first, second)])
     assert pairing.items_that_differ == 0
 
 
@@ -276,7 +276,7 @@ def test_a_lower_error_is_better() -> None:
 
 
 def test_the_highest_are_kept_in_order() -> None:
-    highest = Highest[str](3)
+    highest = TopK[str](3)
     for number, (value, item) in enumerate([(1, "a"), (3, "b"), (2, "c"), (3, "d"), (0, "e")]):
         highest.add(value, number, item)
     assert highest.sorted() == ["b", "d", "c"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heedful.judging import Fault, Judge, Judgement, each
+from heedful.judging import AnswerError, Judge, Judgement, each
 from heedful.metrics import measures
 from heedful.reports.observation import SHOWN, Observation
 
@@ -23,27 +23,27 @@ def judgement(answer: Answered, number: int) -> Judgement:
         texts={"text": "x" * (number + 1)},
         truth="a",
         answer="a" if answer.right else "b",
-        right=answer.right,
-        worth=float(answer.right),
+        correct=answer.right,
+        score=float(answer.right),
         confidence=answer.confidence,
-        counts=(float(answer.right),),
+        statistics=(float(answer.right),),
         decisions=((answer.confidence, answer.right),),
-        faults=() if answer.right else (Fault(kind="wrong", truth="a", answer="b"),),
+        errors=() if answer.right else (AnswerError(kind="wrong", truth="a", answer="b"),),
     )
 
 
 def test_few_items_are_kept_and_all_numbers() -> None:
     rng = np.random.default_rng(0)
     answers = [Answered(float(rng.random()), bool(rng.random() < 0.7)) for _ in range(500)]
-    observation = Observation(Judge(judged=each(judgement), measure=measures.means("accuracy")))
-    observation.watch((answer, number) for number, answer in enumerate(answers))
+    observation = Observation(Judge(judged=each(judgement), aggregate=measures.means("accuracy")))
+    observation.update((answer, number) for number, answer in enumerate(answers))
     wrong = sorted(answer.confidence for answer in answers if not answer.right)
 
     errors = [item.judgement.confidence for item in observation.surest_errors]
     assert errors == wrong[: -SHOWN - 1 : -1]
     unsure = [item.judgement.confidence for item in observation.least_sure]
     assert unsure == sorted(answer.confidence for answer in answers)[:SHOWN]
-    assert [item.number for item in observation.first] == list(range(SHOWN))
+    assert [item.index for item in observation.first] == list(range(SHOWN))
     assert observation.faults == {"wrong": len(wrong)}
     assert len(observation.fault_examples["wrong"]) == SHOWN
     assert observation.columns.shape == (500, 1)
@@ -53,6 +53,6 @@ def test_few_items_are_kept_and_all_numbers() -> None:
 
 def test_long_items_are_not_explained() -> None:
     answers = [Answered(0.9, False), Answered(0.8, False, tokens_used=300), Answered(0.7, False)]
-    observation = Observation(Judge(judged=each(judgement), measure=measures.means("accuracy")))
-    observation.watch(zip(answers, (0, 1, 5000), strict=True))
-    assert [item.number for item in observation.worth_explaining] == [0]
+    observation = Observation(Judge(judged=each(judgement), aggregate=measures.means("accuracy")))
+    observation.update(zip(answers, (0, 1, 5000), strict=True))
+    assert [item.index for item in observation.worth_explaining] == [0]

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the extra [serve]")
 
 from heedful.predictor import Predictor
+from heedful.serving.access import access_control
 from heedful.serving.application import application
-from heedful.serving.doors import doors
 from heedful.serving.loading import Loaded, load
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
@@ -77,7 +77,7 @@ async def service_of_loaded(
 
 def client_of(service: Service) -> httpx.AsyncClient:
     """Return a client that speaks with a service without a socket."""
-    app = application(service, doors(service.settings))
+    app = application(service, access_control(service.settings))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 

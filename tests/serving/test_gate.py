@@ -15,8 +15,8 @@ from tests.serving.inside import client_of, loaded, service_of
 
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.serving.access import access_control
 from heedful.serving.application import application
-from heedful.serving.doors import doors
 from heedful.serving.logs import LOG, JsonLines
 from heedful.serving.protocols import PROTOCOLS
 from heedful.serving.service import Service
@@ -151,7 +151,7 @@ async def answered(service: Service, target: str, **headers: str) -> tuple[int, 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await application(service, doors(service.settings))(scope, receive, send)
+    await application(service, access_control(service.settings))(scope, receive, send)
     return sent[0]["status"], dict(sent[0]["headers"])
 
 
@@ -301,15 +301,15 @@ async def test_the_key_is_asked_of_all_but_those_who_look_after_the_server(
 
 def test_the_key_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEEDFUL_API_KEY", raising=False)
-    assert doors(ServeSettings()).key is None
+    assert access_control(ServeSettings()).key is None
     monkeypatch.setenv("HEEDFUL_API_KEY", KEY)
-    assert doors(ServeSettings()).key == KEY.encode()
+    assert access_control(ServeSettings()).key == KEY.encode()
     for short in ("", "short", "key with spaces in it", "k\xe9y-of-enough-characters"):
         monkeypatch.setenv("HEEDFUL_API_KEY", short)
         with pytest.raises(UserError, match="HEEDFUL_API_KEY: a key is 16 or more printable"):
-            doors(ServeSettings())
+            access_control(ServeSettings())
     with pytest.raises(UserError, match="--api-key-file nowhere: "):
-        doors(ServeSettings(api_key_file=Path("nowhere")))
+        access_control(ServeSettings(api_key_file=Path("nowhere")))
 
 
 @pytest.mark.parametrize("chunked", [False, True])
@@ -430,8 +430,8 @@ async def test_nothing_is_made_of_a_request_that_no_run_could_answer() -> None:
         async with client_of(service) as client:
             for lane in (classify, tag):
                 assert (await client.post(PREDICT, content=b"{")).status_code == 422
-                lane.speed.learn(2000, 20)
-                lane.queue.ahead += 3000 if lane is classify else 2500
+                lane.speed.update(2000, 20)
+                lane.queue.tokens_ahead += 3000 if lane is classify else 2500
             reply = await client.post(PREDICT, content=b"{")
             assert problem(reply) == (429, "the queue is full; try again in 25 s")
             assert reply.headers["retry-after"] == "25"

@@ -9,7 +9,7 @@ from tests.alike import same
 from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, service_of
 
 from heedful.predictor import Predictor
-from heedful.serving.lane import Speed
+from heedful.serving.lane import Throughput
 from heedful.serving.problem import Problem
 from heedful.serving.service import Service
 from heedful.settings import PredictSettings, ServeSettings
@@ -147,8 +147,8 @@ async def test_a_short_request_is_let_in_while_a_long_one_is_encoded() -> None:
     async with service_of("classify", batch_tokens=32, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["the red cat sleeps"])
-        lane.speed = Speed(tokens_per_character=lane.speed.tokens_per_character)
-        lane.speed.learn(32, 3.2)
+        lane.speed = Throughput(tokens_per_character=lane.speed.tokens_per_character)
+        lane.speed.update(32, 3.2)
         long = asyncio.create_task(asked(service, "classify", ["the red cat sleeps"] * 600))
         await asyncio.sleep(0)
         assert not lane.queue.items
@@ -162,11 +162,11 @@ async def test_a_long_text_says_nothing_of_how_long_the_next_ones_are() -> None:
         lane = service.runs["classify"].lane
         for _ in range(3):
             await asked(service, "classify", ["the red cat sleeps " * 500])
-        lane.speed.learn(64, 9)
-        lane.queue.ahead += 32
+        lane.speed.update(64, 9)
+        lane.queue.tokens_ahead += 32
         coming = [asked(service, "classify", ["the red cat sleeps"]) for _ in range(5)]
         assert len(await asyncio.gather(*coming)) == 5
-        lane.queue.ahead -= 32
+        lane.queue.tokens_ahead -= 32
 
 
 async def test_a_busy_run_lets_another_have_its_turn() -> None:
@@ -215,45 +215,45 @@ async def test_who_would_wait_too_long_is_refused_before_its_texts_are_read() ->
     async with service_of("classify", batch_tokens=9, queue_seconds=10) as service:
         lane = service.runs["classify"].lane
         await asked(service, "classify", ["a"])
-        lane.speed = Speed()
-        lane.speed.learn(9, 18)
-        lane.queue.ahead += 9  # 18 s, but no more than a batch
+        lane.speed = Throughput()
+        lane.speed.update(9, 18)
+        lane.queue.tokens_ahead += 9  # 18 s, but no more than a batch
         assert len(await asked(service, "classify", ["a"])) == 1
-        lane.speed = Speed()
-        lane.speed.learn(9, 18)
-        lane.queue.ahead += 1
+        lane.speed = Throughput()
+        lane.speed.update(9, 18)
+        lane.queue.tokens_ahead += 1
         with pytest.raises(Problem, match="try again in 20 s") as caught:
             await asked(service, "classify", [("a", "pair")])
         assert (caught.value.status, caught.value.retry_after) == (429, 20)
-        lane.queue.ahead -= 10
+        lane.queue.tokens_ahead -= 10
         assert len(await asked(service, "classify", ["a"])) == 1
 
 
 async def test_the_speed_of_full_batches_counts_for_more() -> None:
-    speed = Speed()
+    speed = Throughput()
     assert speed.tokens_per_second == 0
     for _ in range(50):
-        speed.learn(10, 0.01)
+        speed.update(10, 0.01)
     assert speed.tokens_per_second == pytest.approx(1000)
-    speed.learn(2000, 0.1)
+    speed.update(2000, 0.1)
     assert speed.tokens_per_second > 13_000
 
 
 def test_what_a_batch_takes_is_told_by_those_of_its_size() -> None:
-    speed = Speed()
+    speed = Throughput()
     assert speed.expected(1000) == 0
     for _ in range(50):
-        speed.learn(3, 0.006)
+        speed.update(3, 0.006)
     assert speed.expected(4) == pytest.approx(0.008)
     assert speed.expected(1000) == pytest.approx(2)  # too long, but nothing larger is known
-    assert not speed.knows(1000)
-    speed.learn(1000, 0.1)
-    assert speed.knows(1000)
+    assert not speed.has_measured(1000)
+    speed.update(1000, 0.1)
+    assert speed.has_measured(1000)
     for _ in range(200):
-        speed.learn(3, 0.006)
+        speed.update(3, 0.006)
     assert speed.expected(900) == pytest.approx(0.09)
     assert speed.expected(100) == pytest.approx(0.2)
-    speed.learn(1000, 0.2)
+    speed.update(1000, 0.2)
     assert speed.expected(1000) == pytest.approx(0.12)
 
 
@@ -261,14 +261,14 @@ async def test_a_burst_after_short_texts_is_let_in() -> None:
     async with service_of("classify", batch_tokens=64, queue_seconds=1) as service:
         lane = service.runs["classify"].lane
         for _ in range(20):
-            lane.speed.learn(3, 0.5)  # by which 100 tokens take 17 s
+            lane.speed.update(3, 0.5)  # by which 100 tokens take 17 s
         texts = ["the red cat sleeps and the white bird stands"] * 3
-        lane.queue.ahead += 100
+        lane.queue.tokens_ahead += 100
         assert len(await asked(service, "classify", texts)) == 3
-        lane.queue.ahead -= 100
+        lane.queue.tokens_ahead -= 100
         burst = [asyncio.create_task(asked(service, "classify", texts)) for _ in range(8)]
         assert [len(each) for each in await asyncio.gather(*burst)] == [3] * 8
-        assert lane.speed.knows(32)
+        assert lane.speed.has_measured(32)
 
 
 async def test_a_service_finds_runs() -> None:

@@ -257,11 +257,14 @@ async def test_who_leaves_while_texts_are_encoded_lets_the_encoder_go(
 
 def test_a_turn_has_few_records_of_few_characters() -> None:
     short, long = text_records(["a"] * 70), text_records(["a" * 40_000] * 3)
-    assert [len(part) for part in limits.turns(short)] == [32, 32, 6]
-    assert [len(part) for part in limits.turns([*long, *short[:5]])] == [1, 1, 6]
-    assert [len(part) for part in limits.turns(text_records(["a" * 99_999] * 2))] == [1, 1]
-    assert list(limits.turns([])) == []
-    parts = [record for part in limits.turns([*short, *long]) for record in part]
+    assert [len(part) for part in limits.split_into_turns(short)] == [32, 32, 6]
+    assert [len(part) for part in limits.split_into_turns([*long, *short[:5]])] == [1, 1, 6]
+    assert [len(part) for part in limits.split_into_turns(text_records(["a" * 99_999] * 2))] == [
+        1,
+        1,
+    ]
+    assert list(limits.split_into_turns([])) == []
+    parts = [record for part in limits.split_into_turns([*short, *long]) for record in part]
     assert parts == [*short, *long]
 
 
@@ -317,13 +320,13 @@ async def test_texts_are_tokenized_and_decoded_some_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with service_of("embed") as service, client_of(service) as client:
-        turns, encoding = [], service.encoding
+        turns, encoding = [], service.run_in_encoder
 
         async def counted(function: Any) -> Any:
             turns.append(function)
             return await encoding(function)
 
-        monkeypatch.setattr(service, "encoding", counted)
+        monkeypatch.setattr(service, "run_in_encoder", counted)
         texts = [f"a {'red ' * number}cat" for number in range(70)]
         rows = (await client.post("/tokenize", json={"inputs": texts})).json()
         assert len(turns) == 3

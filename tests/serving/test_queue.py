@@ -29,7 +29,7 @@ def ticket(*tokens: int, settings: PredictSettings = PLAIN, predictor: Any = Non
 
 def taken(queue: Queue) -> Batch:
     """Take a batch that must be there."""
-    batch = queue.take()
+    batch = queue.next_batch()
     assert batch is not None
     return batch
 
@@ -51,7 +51,7 @@ def test_requests_take_turns_over_batches() -> None:
         queue.put(one)
     order = [one for _ in range(3) for one, _ in taken(queue).items]
     assert order == [*tickets, *tickets]
-    assert queue.take() is None
+    assert queue.next_batch() is None
 
 
 @pytest.mark.parametrize(("settings", "predictor"), [(OTHER, None), (PLAIN, "reloaded")])
@@ -90,17 +90,17 @@ def test_who_leaves_takes_all_along() -> None:
     queue.put(leaves)
     queue.put(stays)
     taken(queue)
-    queue.drop(leaves)
-    queue.drop(leaves)  # nothing is counted twice
-    queue.drop(stays)
-    assert (queue.items, queue.tokens, queue.ahead) == (0, 0, 0)
-    assert queue.take() is None
+    queue.remove(leaves)
+    queue.remove(leaves)  # nothing is counted twice
+    queue.remove(stays)
+    assert (queue.items, queue.tokens, queue.tokens_ahead) == (0, 0, 0)
+    assert queue.next_batch() is None
 
 
 def test_a_long_request_lets_a_new_one_in_after_a_batch() -> None:
     queue = Queue(batch_tokens=100)
     queue.put(ticket(*[10] * 1000))
-    assert (queue.tokens, queue.ahead) == (10_000, 100)
+    assert (queue.tokens, queue.tokens_ahead) == (10_000, 100)
 
 
 @examples(max_examples=50)
@@ -123,13 +123,13 @@ def test_every_record_is_computed_once(
         queue.put(one)
     for index, one in enumerate(tickets):
         if index in dropped:
-            queue.drop(one)
+            queue.remove(one)
     kept = [one for index, one in enumerate(tickets) if index not in dropped]
     seen = []
-    while (batch := queue.take()) is not None:
+    while (batch := queue.next_batch()) is not None:
         assert batch.tokens == sum(one.tokens[row] for one, row in batch.items)
         assert batch.tokens <= batch_tokens or len(batch.items) == 1
         assert {one.settings for one, _ in batch.items} == {batch.settings}
         seen += [(id(one), row) for one, row in batch.items]
     assert sorted(seen) == sorted((id(one), row) for one in kept for row in range(len(one.tokens)))
-    assert (queue.items, queue.tokens, queue.ahead) == (0, 0, 0)
+    assert (queue.items, queue.tokens, queue.tokens_ahead) == (0, 0, 0)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra [serve]")
 
-from heedful.serving.body import Body, Load
+from heedful.serving.body import Body, ServerLoad
 from heedful.serving.wire import Json, reply
 
 pytestmark = pytest.mark.anyio
@@ -48,17 +48,17 @@ async def test_routes_get_the_body_in_one_piece_and_then_that_the_client_left() 
     async def receive() -> dict[str, Any]:
         return messages.pop(0)
 
-    load = Load()
+    load = ServerLoad()
     body = Body(receive, load)
     assert [size async for size in body.read()] == [1, 2, 3]
     assert not body.expected
     assert load.body_bytes == 3
-    assert await body.again() == {"type": "http.request", "body": b"abc", "more_body": False}
-    later = asyncio.create_task(body.again())
+    assert await body.replay() == {"type": "http.request", "body": b"abc", "more_body": False}
+    later = asyncio.create_task(body.replay())
     await asyncio.sleep(0)
     assert not later.done()
     await body.wait_until_left()
     assert await later == {"type": "http.disconnect"}
-    body.forget()
-    body.forget()
+    body.release()
+    body.release()
     assert load.body_bytes == 0

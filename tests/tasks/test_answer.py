@@ -26,9 +26,9 @@ from heedful.models import BertForQuestionAnswering
 from heedful.reading.squad import GoldAnswer, Question, read_questions
 from heedful.settings import LongText, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks.answer import Answer
-from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, weigh
+from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, span_probabilities
 from heedful.tokens import BertTokenizer, Tokenizer, Vocabulary, load_encoder_tokenizer
 
 Out = pytest.CaptureFixture[str]
@@ -56,7 +56,7 @@ def encoded(
     stride: int = 128,
     labelled: bool = True,
 ) -> Fitted[Example]:
-    fit = Fit(max_length=max_length, rule=rule)
+    fit = LengthLimit(max_length=max_length, long_text=rule)
     (fitted,) = replace(TASK, stride=stride).encode([record], tokenizer, fit, labelled=labelled)
     return fitted
 
@@ -170,7 +170,7 @@ def test_no_answer_is_the_class_token_where_that_comes_last(tmp_path: Path) -> N
 
 def test_questions_of_one_context_and_of_others(tokenizer: BertTokenizer) -> None:
     records = [asked("sky?", LONG), asked("a?", LONG), asked("a?", "the sky")]
-    fit = Fit(max_length=24, rule="window")
+    fit = LengthLimit(max_length=24, long_text="window")
     together = list(TASK.encode(records, tokenizer, fit, labelled=False))
     for record, fitted in zip(records, together, strict=True):
         alone = encoded(record, tokenizer, max_length=24, labelled=False)
@@ -199,7 +199,7 @@ def test_an_answer_without_tokens(tokenizer: BertTokenizer) -> None:
 def test_answers_of_real_data_are_slices(data_folder: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(resolve("minilm"))
     records = list(read_questions([data_folder / "squad" / "xquad.en.json.gz"]))
-    fit = Fit(max_length=128, rule="window")
+    fit = LengthLimit(max_length=128, long_text="window")
     for record, fitted in zip(
         records, TASK.encode(records, tokenizer, fit, labelled=True), strict=True
     ):
@@ -228,7 +228,7 @@ def test_the_loss_is_the_reference_s_and_knows_no_padding(
     draw = Draw(seed=0, epoch=0, rows=np.arange(3))
     batch = TASK.batch(examples, tokenizer, draw)
     total = TASK.loss(model, batch)
-    assert TASK.count(batch) == 6
+    assert TASK.loss_divisor(batch) == 6
     alone = 0.0
     for example in examples:
         one = TASK.batch([example], tokenizer, draw)
@@ -246,7 +246,7 @@ def test_the_task_knows_whether_some_questions_have_no_answer(tmp_path: Path) ->
         path = tmp_path / "questions.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         options = {"stride": 7, "no_answer_threshold": threshold, "max_answer_tokens": 4}
-        return Answer.decide(tiny.recipe("answer", [path], **options))
+        return Answer.from_training_data(tiny.recipe("answer", [path], **options))
 
     sky: dict[str, object] = {"text": "sky", "start": 4}
     task = Answer(no_answer=False, threshold=0.0, stride=7, max_answer_tokens=4)
@@ -609,7 +609,7 @@ def test_the_best_twenty_share_the_probability_however_many_are_shown(
     silence: float | None,
 ) -> None:
     spans = [Span(start=0, end=number, score=3 - number / 10) for number in range(1, 31)]
-    few, many = (weigh("a" * 30, spans[:count], silence) for count in (20, 30))
+    few, many = (span_probabilities("a" * 30, spans[:count], silence) for count in (20, 30))
     assert sum(candidate.score for candidate in few) == pytest.approx(1)
     for one, other in zip(few[:20], many, strict=False):
         assert one.score == pytest.approx(other.score)

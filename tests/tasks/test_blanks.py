@@ -12,7 +12,7 @@ from heedful.batches import Fitted
 from heedful.batches.examples import Example
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
 from heedful.tasks.texts import text_records
@@ -25,7 +25,7 @@ IDS = TOKENIZER.get_vocab()
 
 def encoded(text: str | tuple[str, str], max_length: int = 64) -> tuple[Record, Fitted[Example]]:
     (record,) = text_records([text])
-    fit = Fit(max_length=max_length, rule="window")
+    fit = LengthLimit(max_length=max_length, long_text="window")
     return record, blanks.encode(record, TOKENIZER, fit, pairs=True)
 
 
@@ -106,7 +106,9 @@ def test_candidates_of_many_masks_share_one_text() -> None:
 def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
     byte_level = byte_level_tokenizer()
     (record,) = text_records(["a <mask> lo<mask>."])
-    fitted = blanks.encode(record, byte_level, Fit(max_length=16, rule="window"), pairs=False)
+    fitted = blanks.encode(
+        record, byte_level, LengthLimit(max_length=16, long_text="window"), pairs=False
+    )
     positions = (fitted.pieces[0].ids == byte_level.mask_token_id).nonzero()[0]
     logits = torch.zeros(2, len(byte_level))
     for row, token in zip(logits, ("Ġlow", "er"), strict=True):
@@ -125,7 +127,9 @@ def test_the_space_before_a_mask_stays(tmp_path: Path) -> None:
     text = "b [MASK] c  [MASK]."
     assert text[slice(*unigram.pieces(text).offsets[2])] == " [MASK]"  # as in the reference
     (record,) = text_records([text])
-    fitted = blanks.encode(record, unigram, Fit(max_length=16, rule="window"), pairs=False)
+    fitted = blanks.encode(
+        record, unigram, LengthLimit(max_length=16, long_text="window"), pairs=False
+    )
     positions = (fitted.pieces[0].ids == unigram.mask_token_id).nonzero()[0]
     logits = torch.zeros(2, len(unigram))
     for row, token in zip(logits, ("▁a", "d"), strict=True):
@@ -163,7 +167,7 @@ def test_a_mask_in_two_windows_is_read_where_it_has_more_text_around_it() -> Non
 
 def test_a_mask_that_was_not_read_has_no_candidates() -> None:
     (record,) = text_records(["a [MASK] b c d e f g h a b [MASK]"])
-    fit = Fit(max_length=8, rule="head")
+    fit = LengthLimit(max_length=8, long_text="head")
     fitted = blanks.encode(record, TOKENIZER, fit, pairs=True)
     assert fitted.tokens_used < fitted.tokens_total
     scores = torch.zeros(1, len(TOKENIZER))
@@ -211,7 +215,7 @@ def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
 def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
     (record,) = text_records([("a", "b")])
     with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt only masked words"):
-        blanks.encode(record, TOKENIZER, Fit(max_length=8, rule="window"), pairs=False)
+        blanks.encode(record, TOKENIZER, LengthLimit(max_length=8, long_text="window"), pairs=False)
 
 
 def targeted(*targets: str) -> Filled:

@@ -17,7 +17,7 @@ from heedful.models import load_model
 from heedful.predictor import Predictor
 from heedful.reading.choices import Choices
 from heedful.settings import ColumnSettings, PredictSettings
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks import choose
 from heedful.tasks.choose import Choose
 from heedful.tokens import BertTokenizer
@@ -92,18 +92,18 @@ def test_the_loss_is_that_of_whole_items(tiny_model: Path) -> None:
     task = Choose(choices=2)
     model = load_model(tiny_model, head="choice")
     records = _records(("blue", "very very red"), ("green", "a sky"), ("a", "the"))
-    fit = Fit(max_length=20, rule="head")
+    fit = LengthLimit(max_length=20, long_text="head")
     encoded = list(task.encode(records, tokenizer, fit, labelled=True))
     examples = [piece for parts in encoded for piece in parts.pieces]
     assert [(example.part, example.labels) for example in examples] == [(0, (1,)), (1, (1,))] * 3
     draw = choose.Draw(seed=0, epoch=0, rows=torch.arange(6).numpy())
     batch = task.batch(examples, tokenizer, draw)
     total = task.loss(model, batch)
-    assert task.count(batch) == 3
+    assert task.loss_divisor(batch) == 3
     parts = []
     for one, other in zip(examples[::2], examples[1::2], strict=True):
         alone = [task.batch([each], tokenizer, None) for each in (one, other)]
-        scores = [task.compute(model, each, PredictSettings()) for each in alone]
+        scores = [task.run_model(model, each, PredictSettings()) for each in alone]
         parts.append(-torch.cat(scores).flatten().log_softmax(0)[1])
     torch.testing.assert_close(total, torch.stack(parts).sum())
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_chosen_from_is_named(
     rows = [{"question": "a?", "choices": ["a", "b", "c"][:count], "answer": 0} for count in (2, 3)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UserError, match="line 2: 3 choices"):
-        Choose.decide(tiny.recipe("choose", [path]))
+        Choose.from_training_data(tiny.recipe("choose", [path]))
 
 
 def test_the_real_files_can_be_read(data_folder: Path) -> None:

@@ -16,8 +16,8 @@ from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.batches import Batch, Draw, Example
-from heedful.batches.corpus import Corpus, Tokenized, write_corpus
-from heedful.batches.sentence_pairs import Frame, running_texts
+from heedful.batches.corpus import Corpus, TokenizedDocument, write_corpus
+from heedful.batches.sentence_pairs import Frame, causal_sequences
 from heedful.cli import run
 from heedful.commands.score import score_texts
 from heedful.files import read_tensors
@@ -79,13 +79,13 @@ def train(books: Path, out: Path, **options: Any) -> None:
 
 def cut(tmp_path: Path, layout: PairLayout, length: int, documents: list[list[int]]) -> list[Any]:
     tokenized = [
-        Tokenized(ids=np.array(ids, np.int32), ends=np.array([len(ids)], np.int32))
+        TokenizedDocument(ids=np.array(ids, np.int32), ends=np.array([len(ids)], np.int32))
         for ids in documents
     ]
     path = tmp_path / "corpus.arrow"
     write_corpus(path, [tokenized])
     frame = Frame(layout=layout, max_length=length)
-    return [row.ids.tolist() for row in running_texts(Corpus(path), frame, seed=0, epoch=0)]
+    return [row.ids.tolist() for row in causal_sequences(Corpus(path), frame, seed=0, epoch=0)]
 
 
 DOCUMENTS = [[*range(10, 17)], [20], [*range(30, 45)], [50, 51]]
@@ -255,7 +255,7 @@ def test_a_run_is_explained_reported_and_taught_by(
 ) -> None:
     explanation = heedful.explain(learnt, "the sky is", method="leave-one-out")
     (scores,) = explanation.attributions[0].scores
-    shown = explanation.sides[0].shown()
+    shown = explanation.sides[0].display_tokens()
     assert shown[0] == "<s>"
     assert len(scores) == len(shown)
     best = max(range(len(shown)), key=lambda at: abs(scores[at]))

@@ -19,7 +19,7 @@ from heedful.models import BertModel
 from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks.embed import Embed, _shared
 from heedful.tokens import BertTokenizer
 
@@ -130,7 +130,9 @@ def _encode(
         for number, (first, second) in enumerate(texts, start=1)
     ]
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    fitted = task.encode(records, tokenizer, Fit(max_length=20, rule="head"), labelled=True)
+    fitted = task.encode(
+        records, tokenizer, LengthLimit(max_length=20, long_text="head"), labelled=True
+    )
     return [piece for parts in fitted for piece in parts.pieces]
 
 
@@ -139,9 +141,9 @@ def _loss(tiny_model: Path, task: Embed, examples: list[Example]) -> Any:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     batch = task.batch(examples, tokenizer, _draw(len(examples)))
     total = task.loss(model, batch)
-    assert task.count(batch) == len(examples) / 2
+    assert task.loss_divisor(batch) == len(examples) / 2
     alone = [
-        task.compute(model, task.batch([each], tokenizer, None), PredictSettings())
+        task.run_model(model, task.batch([each], tokenizer, None), PredictSettings())
         for each in examples
     ]
     return total, F.normalize(torch.cat(alone), dim=-1)
@@ -347,7 +349,7 @@ def test_what_a_vector_is(tiny_model: Path, pooling: Any) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     batch = task.batch(examples, tokenizer, None)
     assert "attention_mask" in batch.inputs
-    found = task.compute(model, batch, PredictSettings())
+    found = task.run_model(model, batch, PredictSettings())
     for example, vector in zip(examples, found, strict=True):
         hidden = model(torch.tensor(example.ids[None]).long()).last_hidden_state[0]
         torch.testing.assert_close(vector, hidden.mean(0) if pooling == "mean" else hidden[0])

@@ -61,7 +61,7 @@ def test_a_classifier_learns(start: Start, tmp_path: Path) -> None:
     )
     run = heedful.load(tmp_path / "run")
     assert type(run.model).__name__ == FAMILIES[start.family].models["sequence"]
-    assert run.max_length == run.model.usual_positions
+    assert run.max_length == run.model.default_length
     assert heedful.evaluate(tmp_path / "run", rows)["accuracy"] == 1.0
     assert [answer.label for answer in run([*colours])] == [*colours]
 

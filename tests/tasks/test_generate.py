@@ -26,7 +26,7 @@ from heedful.settings import (
     TrainSettings,
 )
 from heedful.settings.python import PredictOptions
-from heedful.task import Fit, Recipe
+from heedful.task import LengthLimit, Recipe
 from heedful.tasks.generate import Generate
 from heedful.tasks.generation import GenerationOutput
 from heedful.tokens import BertTokenizer, Vocabulary, load_encoder_tokenizer
@@ -266,7 +266,7 @@ def test_what_wordpiece_goes_on_with_has_no_mark(written: tuple[int, ...], text:
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "be", "##low", "##s", "."]
     tokenizer = BertTokenizer(Vocabulary(tokens, source="here"))
     task, (record,) = Generate(pairs=False), Generate.from_texts(["be"])
-    fit = Fit(rule="window", max_length=8)
+    fit = LengthLimit(long_text="window", max_length=8)
     (fitted,) = task.encode([record], tokenizer, fit, labelled=False)
     one = Hypothesis(tokens=written, ended=True, log_probability=-1.0, score=-1.0)
     output = GenerationOutput(hypotheses=[one], log_likelihood=0.0, tokens_known=0)
@@ -306,7 +306,7 @@ def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_p
 
 def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    records, fit = Generate.from_texts(["a red apple"]), Fit(max_length=8, rule="head")
+    records, fit = Generate.from_texts(["a red apple"]), LengthLimit(max_length=8, long_text="head")
     with pytest.raises(UserError, match="--long-text has no effect here: a text to continue keeps"):
         list(Generate(pairs=False).encode(records, tokenizer, fit, labelled=False))
 
@@ -320,10 +320,10 @@ def test_what_is_drawn_for_a_text_depends_on_it_alone(pairs: bool, tiny_model: P
 
     def drawn(*places: int) -> list[tuple[str, ...]]:
         chosen = [records[place] for place in places]
-        fit = Fit(max_length=16, rule="window")
+        fit = LengthLimit(max_length=16, long_text="window")
         items = list(task.encode(chosen, tokenizer, fit, labelled=False))
         batch = task.batch([item.pieces[0] for item in items], tokenizer, None)
-        outputs = task.compute(model, batch, settings)
+        outputs = task.run_model(model, batch, settings)
         answers = [
             task.decode(record, item, [output], settings, tokenizer)
             for record, item, output in zip(chosen, items, outputs, strict=True)
@@ -355,7 +355,7 @@ def test_the_loss_is_the_sum_over_the_tokens_to_write(pairs: bool, tiny_model: P
     for ids, labels in rows:
         output = model(torch.tensor([ids]), labels=torch.tensor([labels if pairs else ids]))
         means.append((output.loss, len(labels) if pairs else len(ids) - 1))
-    assert task.count(batch) == sum(count for _, count in means) == 5
+    assert task.loss_divisor(batch) == sum(count for _, count in means) == 5
     total = sum(mean * count for mean, count in means)
     torch.testing.assert_close(task.loss(model, batch), total, rtol=1e-10, atol=0)
 
@@ -366,7 +366,7 @@ def test_a_batch_with_nothing_to_write_has_no_loss(pairs: bool, tiny_model: Path
     model = start(tiny_model, task)
     example = Example(ids=np.array([2], np.int32), labels=() if pairs else (2.0,))
     batch = batch_of(task, [example, example], tokenizer)
-    assert task.count(batch) == 0
+    assert task.loss_divisor(batch) == 0
     loss = task.loss(model, batch)
     loss.backward()
     assert loss == 0

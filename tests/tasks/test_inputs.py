@@ -29,7 +29,7 @@ def texts_for(inputs: tuple[Input, ...]) -> tuple[str, ...]:
     return tuple(
         text
         for one in inputs
-        for text in (["a [MASK] cat", "a dog"] if one.several else ["a [MASK] cat"])
+        for text in (["a [MASK] cat", "a dog"] if one.variadic else ["a [MASK] cat"])
     )
 
 

@@ -20,7 +20,7 @@ from heedful.tokens.vocabulary import Vocabulary
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *"abcdefghij"]))
 CONFIG = BertConfig(**{**tiny.SIZES, "vocab_size": 15, "max_position_embeddings": 40})
-TASK = Pretrain.decide(tiny.recipe("pretrain", objective="mlm"))
+TASK = Pretrain.from_training_data(tiny.recipe("pretrain", objective="mlm"))
 
 
 def scored(
@@ -92,7 +92,7 @@ def test_a_long_text_is_scored_in_windows(model: BertForMaskedLM) -> None:
 def test_a_model_of_pairs_scores_too() -> None:
     torch.manual_seed(0)
     pairs = BertForPreTraining(CONFIG).eval()
-    task = Pretrain.decide(tiny.recipe("pretrain", objective="mlm+nsp"))
+    task = Pretrain.from_training_data(tiny.recipe("pretrain", objective="mlm+nsp"))
     (found,) = scored(pairs, ["a b"], task=task)
     assert len(found.log_probabilities) == 2
 

@@ -48,4 +48,4 @@ def test_the_documented_task_works(
     assert answers[1].plain() == "***"
     assert answers[1].to_dict()["stars"] == 3
     assert heedful.evaluate(run, data)["mse"] < 0.1
-    assert training.command("stars", TASKS["stars"]).__doc__.startswith("Give texts")
+    assert training.command("stars", TASKS["stars"]).__doc__.startswith("Predict a number")

@@ -12,9 +12,9 @@ from tests.exact import assert_same_bits
 import heedful
 from heedful import cli, files
 from heedful.batches import Draw
-from heedful.batches.pictures import shifted
-from heedful.compiled.int8 import products
-from heedful.compiled.kernels import of_encoders
+from heedful.batches.pictures import shift_images
+from heedful.compiled.int8 import is_supported
+from heedful.compiled.kernels import encoder_kernel
 from heedful.errors import UserError
 from heedful.models import FAMILIES, ViTConfig, ViTForImageClassification, ViTModel
 from heedful.settings import ColumnSettings
@@ -161,16 +161,18 @@ def test_a_model_from_scratch_learns_faster_and_its_head_as_fast(
 
 def test_pictures_are_moved_by_their_number_alone() -> None:
     pixels = np.arange(2 * 3 * 10 * 10, dtype=np.uint8).reshape(2, 3, 10, 10)
-    draw = Draw(seed=1, epoch=2, rows=np.array([7, 9]), learns=True)
-    moved = shifted(pixels, 0.3, draw)
-    alone = Draw(seed=1, epoch=2, rows=np.array([9]), learns=True)
-    assert_same_bits(shifted(pixels[1:], 0.3, alone), moved[1:], "whole numbers")
+    draw = Draw(seed=1, epoch=2, rows=np.array([7, 9]), training=True)
+    moved = shift_images(pixels, 0.3, draw)
+    alone = Draw(seed=1, epoch=2, rows=np.array([9]), training=True)
+    assert_same_bits(shift_images(pixels[1:], 0.3, alone), moved[1:], "whole numbers")
     assert (moved != pixels).any()
-    assert_same_bits(shifted(pixels, 0.0, draw), pixels, "whole numbers")
+    assert_same_bits(shift_images(pixels, 0.0, draw), pixels, "whole numbers")
     one = np.zeros((1, 1, 10, 10), np.uint8)
     one[0, 0, 5, 5] = 1
     places = {
-        tuple(np.argwhere(shifted(one, 0.2, Draw(seed=0, epoch=e, rows=np.array([0])))[0, 0])[0])
+        tuple(
+            np.argwhere(shift_images(one, 0.2, Draw(seed=0, epoch=e, rows=np.array([0])))[0, 0])[0]
+        )
         for e in range(200)
     }
     assert places == {(row, column) for row in range(3, 8) for column in range(3, 8)}
@@ -186,7 +188,7 @@ def test_what_is_scored_stays_where_it_is(run: Path, data: Path) -> None:
         moving.batch(
             [labelled(fitted.pieces[0])],
             reader,
-            Draw(seed=0, epoch=0, rows=np.array([0]), learns=learns),
+            Draw(seed=0, epoch=0, rows=np.array([0]), training=learns),
         )
         for learns in (False, True)
     ]
@@ -202,13 +204,13 @@ def labelled(example: Any) -> Any:
 
 
 def _fit() -> Any:
-    from heedful.task import Fit
+    from heedful.task import LengthLimit
 
-    return Fit(max_length=10, rule="head")
+    return LengthLimit(max_length=10, long_text="head")
 
 
 def test_the_compiled_form_computes_the_same(run: Path, data: Path) -> None:
-    if of_encoders(torch.float32, torch.device("cpu"))[0] == "plain":
+    if encoder_kernel(torch.float32, torch.device("cpu"))[0] == "plain":
         pytest.skip("this CPU has no fast kernels")
     predictor = heedful.load(run, precision="fp32")
     assert predictor.kernel == "packed"
@@ -395,7 +397,7 @@ def test_less_memory(data: Path, model: Path, tmp_path: Path) -> None:
 
 
 def test_int8(run: Path, data: Path) -> None:
-    there, reason = products(torch.device("cpu"))
+    there, reason = is_supported(torch.device("cpu"))
     if not there:
         pytest.skip(reason)
     pictures = [str(path) for path in sorted(data.glob("*/*.png"))]

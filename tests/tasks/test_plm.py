@@ -13,10 +13,10 @@ from tests.tiny_folders import write_folder
 import heedful
 from heedful import files
 from heedful.batches import Draw, Example
-from heedful.batches.corpus import Corpus, Tokenized, write_corpus
+from heedful.batches.corpus import Corpus, TokenizedDocument, write_corpus
 from heedful.batches.masking import mask_rule
-from heedful.batches.permuting import LONGEST_SPAN, hidden_by, turns
-from heedful.batches.sentence_pairs import Frame, single_texts
+from heedful.batches.permuting import LONGEST_SPAN, permutation_mask, prediction_order
+from heedful.batches.sentence_pairs import Frame, single_document_sequences
 from heedful.checkpoints import runs
 from heedful.errors import UserError
 from heedful.interop import export
@@ -63,7 +63,7 @@ def _batch(folder: Path, rows: int = 2, first: int = 0) -> tuple[Any, Any]:
 def test_spans_take_their_share_in_a_random_order() -> None:
     ordinary = np.ones(3000, np.bool_)
     ordinary[::50] = False
-    drawn = turns(ordinary, 1 / 6, seed=0, epoch=0, index=0)
+    drawn = prediction_order(ordinary, 1 / 6, seed=0, epoch=0, index=0)
     assert not drawn[~ordinary].any()
     count = np.count_nonzero(drawn)
     assert sorted(drawn[drawn > 0]) == [*range(1, count + 1)]
@@ -74,19 +74,19 @@ def test_spans_take_their_share_in_a_random_order() -> None:
     assert set(range(1, LONGEST_SPAN + 1)) <= set(lengths.tolist())
     rising = sum(one < other for one, other in pairwise(drawn[drawn > 0].tolist()))
     assert 0.4 < rising / count < 0.6  # neither from left to right nor the other way round
-    other = turns(ordinary, 1 / 6, seed=0, epoch=1, index=0)
+    other = prediction_order(ordinary, 1 / 6, seed=0, epoch=1, index=0)
     assert (other != drawn).any()
-    assert (turns(ordinary, 1 / 6, seed=0, epoch=0, index=0) == drawn).all()
+    assert (prediction_order(ordinary, 1 / 6, seed=0, epoch=0, index=0) == drawn).all()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_the_shortest_text_has_a_predicted_token(size: int) -> None:
     for index in range(20):
-        assert turns(np.ones(size, np.bool_), 1 / 6, seed=0, epoch=0, index=index).any()
+        assert prediction_order(np.ones(size, np.bool_), 1 / 6, seed=0, epoch=0, index=index).any()
 
 
 def test_a_token_sees_context_and_what_was_predicted_before_it() -> None:
-    hidden = hidden_by(torch.tensor([[0, 2, 0, 1]]))
+    hidden = permutation_mask(torch.tensor([[0, 2, 0, 1]]))
     assert hidden[0].tolist() == [
         [False, True, False, True],  # what is not predicted sees what is not
         [False, True, False, False],  # the second sees the first, not itself
@@ -156,13 +156,13 @@ def test_sequences_are_running_text_of_one_document(folder: Path, tmp_path: Path
         tmp_path / "corpus",
         [
             [
-                Tokenized(ids=ids.astype(np.int32), ends=np.array([len(ids)], np.int32))
+                TokenizedDocument(ids=ids.astype(np.int32), ends=np.array([len(ids)], np.int32))
                 for ids in documents
             ]
         ],
     )
     frame = Frame(layout=layout, max_length=12)
-    examples = [*single_texts(Corpus(tmp_path / "corpus"), frame, seed=0, epoch=0)]
+    examples = [*single_document_sequences(Corpus(tmp_path / "corpus"), frame, seed=0, epoch=0)]
     assert all(example.ids[-2:].tolist() == list(layout.end) for example in examples)
     assert all(len(example.ids) <= 12 for example in examples)
     texts = np.concatenate([example.ids[:-2] for example in examples])

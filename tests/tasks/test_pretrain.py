@@ -287,7 +287,7 @@ def test_a_corpus_is_kept_for_the_next_run(
 
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(95))]))
 SMALL = BertConfig(**{**tiny.SIZES, "vocab_size": 100, "max_position_embeddings": 40})
-PAIRS = Pretrain.decide(tiny.recipe("pretrain", objective="mlm+nsp"))
+PAIRS = Pretrain.from_training_data(tiny.recipe("pretrain", objective="mlm+nsp"))
 ALONE = replace(PAIRS, objective="mlm")
 
 
@@ -333,7 +333,7 @@ def test_the_loss_is_the_references(task: Pretrain) -> None:
     if pairs_too:
         inputs["next_sentence_label"] = batch.targets["pairs"]
     expected = theirs(**inputs, labels=labels).loss
-    totals, counts = task.loss(ours, batch), task.count(batch)
+    totals, counts = task.loss(ours, batch), task.loss_divisor(batch)
     assert counts.tolist() == [int((labels != IGNORED).sum())] + [len(labels)] * (
         task.objective == "mlm+nsp"
     )

@@ -22,7 +22,7 @@ from heedful.batches.masking import mask_rule
 from heedful.cli import run
 from heedful.errors import UserError
 from heedful.files import read_tensors
-from heedful.models.pair import Pair
+from heedful.models.pair import GeneratorDiscriminatorPair
 from heedful.tasks.objectives.rtd import ReplacedTokens
 from heedful.tokens import BertTokenizer
 from heedful.tokens.vocabulary import Vocabulary
@@ -257,7 +257,7 @@ def test_from_scratch_by_the_command(
     assert "\n1 step in " in said
     assert "heedful predict" in said
     ours = heedful.load(tmp_path / "run").model
-    assert isinstance(ours, Pair)
+    assert isinstance(ours, GeneratorDiscriminatorPair)
     decoder = {} if arch == "electra" else {"enhanced_mask_decoder": True}
     assert ours.generator.config == replace(ours.config, **decoder)
     assert run(["predict", str(tmp_path / "run"), "the apple is red ."]) == 0

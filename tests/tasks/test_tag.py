@@ -13,18 +13,18 @@ import torch
 from tests import tiny
 
 import heedful
-from heedful.aim import Computed
 from heedful.batches.words import WordRule
 from heedful.checkpoints.runs import outside_record
 from heedful.cli import run
+from heedful.explanation_target import Answered
 from heedful.predictor import Predictor
 from heedful.reading.conll import join_words
 from heedful.reading.tagging import Entity, TaggedText
 from heedful.settings import ColumnSettings, LongText, PredictSettings
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks import read_task
-from heedful.tasks.aims.entities import _best_window
 from heedful.tasks.answers.entities import Tagging
+from heedful.tasks.explanation_targets.entities import _best_window
 from heedful.tasks.tag import Tag
 from heedful.tokens import BertTokenizer
 
@@ -176,7 +176,7 @@ def test_a_word_is_explained_where_its_answer_is_from(finished: Path, seed: int)
     (fitted,) = predictor.encode([record], predictor.settings)
     ((*outputs,),) = predictor.computed([fitted], predictor.settings)
     (answer,) = predictor.decode([record], [fitted], predictor.settings)
-    computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
+    computed = Answered(record=record, encoded=fitted, outputs=outputs, answer=answer)
     assert answer.windows > 5
     for word in answer.words:
         window, position = _best_window(computed, word)
@@ -311,7 +311,7 @@ def encoded(tiny_model: Path) -> Callable[..., Any]:
         labelled: bool = True,
     ) -> Any:
         task = replace(TASK, label_pieces=label_pieces, words=words)
-        fit = Fit(max_length=max_length, rule=rule)
+        fit = LengthLimit(max_length=max_length, long_text=rule)
         [fitted] = task.encode([record], tokenizer, fit, labelled=labelled)
         return fitted
 
@@ -353,7 +353,7 @@ def test_split_words_have_the_tags_of_whole_ones(
     task = Tag(labels=labels, scheme="IOBES", label_pieces=label_pieces, words="spaces")
     # blue ##s | sky | is | red ##s . g ##o | .
     blues = record("blues sky is reds.go.", Entity(0, 9, "X"), Entity(13, 20, "X"))
-    fit = Fit(max_length=40, rule="window")
+    fit = LengthLimit(max_length=40, long_text="window")
     [fitted] = task.encode([blues], BertTokenizer.from_pretrained(tiny_model), fit, labelled=True)
     pieces = [1, 1, 3, 0, 4, 4, 4, 4, 4, 0]
     if label_pieces == "first":
@@ -386,7 +386,7 @@ def test_what_a_word_is(
     ]
     path = tmp_path / "train.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert Tag.decide(tiny.recipe("tag", [path])) == replace(TASK, words=words)
+    assert Tag.from_training_data(tiny.recipe("tag", [path])) == replace(TASK, words=words)
 
 
 def test_a_run_that_does_not_say_what_a_word_is() -> None:

@@ -20,7 +20,7 @@ from heedful.reading import Record
 from heedful.reading.parallel import read_pairs
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.settings.ranges import LongText
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tasks.translate import Translate
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.text import BYTES
@@ -160,7 +160,10 @@ def parts(text: str, room: int) -> list[str]:
     """Cut a text as a run that reads so many tokens does; a word is one, and so is a mark."""
     words = ["▁A", "▁b", "▁c", "▁", "?", "x"]
     side = TextTokenizer(["</s>", "<unk>", *BYTES, *words, "<pad>"])
-    tokenizer, fit = TranslationTokenizer(side, side), Fit(max_length=room + 1, rule="window")
+    tokenizer, fit = (
+        TranslationTokenizer(side, side),
+        LengthLimit(max_length=room + 1, long_text="window"),
+    )
     task, records = Translate(longest=9), Translate.from_texts([text])
     (fitted,) = task.encode(records, tokenizer, fit, labelled=False)
     assert fitted.tokens_used == fitted.tokens_total == len(side.encode_batch([text])[0])

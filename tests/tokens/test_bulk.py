@@ -15,8 +15,8 @@ from tests.tiny import SPECIAL
 from tests.tokens.test_properties import TEXTS, TOKENS
 
 from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary, bulk, encoder, lexicon
-from heedful.tokens.keys import Keys, KeyTable, distinct, keys_at
 from heedful.tokens.pieces import PieceLists
+from heedful.tokens.word_keys import Keys, KeyTable, distinct, keys_at
 
 NOTHING = {"do_lower_case": False, "tokenize_chinese_chars": False}
 
@@ -25,7 +25,7 @@ NOTHING = {"do_lower_case": False, "tokenize_chinese_chars": False}
 def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have arrays take every batch, whatever is in it."""
     monkeypatch.setattr(encoder, "BULK", 0)
-    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)
 
 
@@ -62,7 +62,7 @@ WORDS = st.text(st.sampled_from("abé中theing."), min_size=1, max_size=20)
 def test_what_is_remembered_changes_nothing(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "BLOCK", 24)
-        patch.setattr(lexicon, "MAX_REMEMBERED", 26)
+        patch.setattr(lexicon, "MAX_CACHED", 26)
         patch.setattr(lexicon, "_REACH", 0)
         forgetful = BertTokenizer(Vocabulary(TOKENS))
         for _ in range(2):
@@ -138,7 +138,7 @@ def test_texts_longer_than_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("every_batch")
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "BLOCK", 1024)
-    monkeypatch.setattr(lexicon, "MAX_REMEMBERED", 600)
+    monkeypatch.setattr(lexicon, "MAX_CACHED", 600)
     ours = BertTokenizer(Vocabulary(TOKENS))
     sizes = []
     for text in _long_texts():
@@ -205,7 +205,7 @@ def test_keys_are_the_words(words: list[bytes], data: st.DataObject) -> None:
     assert _spelt(keys) == words
     sizes = [data.draw(st.integers(1, len(word))) for word in words]
     every = np.arange(1, 17)
-    assert _spelt(keys.beginnings(every)) == [word[:size] for word in words for size in every]
+    assert _spelt(keys.prefixes(every)) == [word[:size] for word in words for size in every]
     rest = [word[size:] for word, size in zip(words, sizes, strict=True)]
     on = np.array([index for index, word in enumerate(rest) if word], np.int64)
     assert _spelt(keys.at(on).after(np.array(sizes, np.int64)[on])) == [
@@ -255,7 +255,7 @@ def test_texts_given_as_words_are_encoded_together(monkeypatch: pytest.MonkeyPat
     }
     expected = dict(UNCASED(texts, **options))
     monkeypatch.setattr(encoder, "BULK", 0)
-    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     ours = BertTokenizer(Vocabulary(TOKENS))
     assert dict(ours(texts, **options)) == expected
     assert ours._encoder._bulk.encoder is not None

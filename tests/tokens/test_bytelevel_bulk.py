@@ -27,7 +27,7 @@ TEXTS = st.lists(st.one_of(st.sampled_from(HARD), st.characters()), max_size=20)
 def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have arrays take every batch, whatever is in it."""
     monkeypatch.setattr(encoder, "BULK", 0)
-    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)
 
 
@@ -97,7 +97,7 @@ def test_what_is_remembered_changes_nothing(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bulk, "BLOCK", 24)
-        patch.setattr(lexicon, "MAX_REMEMBERED", 26)
+        patch.setattr(lexicon, "MAX_CACHED", 26)
         patch.setattr(lexicon, "_REACH", 0)
         forgetful = _prefixed(toy_roberta)
         for _ in range(2):
@@ -131,7 +131,7 @@ def test_what_is_remembered_is_bounded(
     toy_roberta: RobertaTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk, "BLOCK", 1024)
-    monkeypatch.setattr(lexicon, "MAX_REMEMBERED", 600)
+    monkeypatch.setattr(lexicon, "MAX_CACHED", 600)
     ours = _prefixed(toy_roberta)
     sizes = []
     for text in _long_texts():
@@ -145,7 +145,7 @@ def test_what_is_remembered_is_bounded(
 
 def test_where_arrays_know_too_little_they_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoder, "BULK", 0)
-    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     special = replace(ROBERTA, ordinary=("low",), single_word=frozenset({"low"}))
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, "low"]
     ours = RobertaTokenizer(Vocabulary(tokens, special), [])

@@ -142,7 +142,7 @@ def test_words_are_cut_to_the_tokens_of_the_vocabulary_alone(
 ) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     if at_once:
-        for name in ("BULK", "BEFORE_BULK"):
+        for name in ("BULK", "MIN_BULK_CHARACTERS"):
             monkeypatch.setattr(encoder, name, 0)
     added = ["foo", "[Ê]", "##bar", "ß", "maske"]
     if listed:

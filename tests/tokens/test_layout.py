@@ -16,7 +16,7 @@ BARE = PairLayout()
         (BERT, [1, 7, 8, 2, 9, 2], [0, 0, 0, 0, 1, 1], 4),
         (ROBERTA, [0, 7, 8, 2, 2, 9, 2], [0] * 7, 5),
         (BARE, [7, 8, 9], [0, 0, 0], 2),
-        (BERT.bare(), [7, 8, 9], [0, 0, 1], 2),
+        (BERT.without_special_tokens(), [7, 8, 9], [0, 0, 1], 2),
     ],
 )
 def test_rows_of_pairs(layout: PairLayout, ids: list[int], types: list[int], start: int) -> None:
@@ -66,5 +66,5 @@ def test_a_row_may_end_with_its_class_token_and_be_padded_on_the_left() -> None:
     assert BERT.class_position(6) == 0
     assert layout.padded([7, 8], [5]) == [5, 7, 8]
     assert BERT.padded([7, 8], [5]) == [7, 8, 5]
-    assert layout.bare().types(2) == [0, 0]
-    assert layout.bare().padded([7], [5]) == [5, 7]
+    assert layout.without_special_tokens().types(2) == [0, 0]
+    assert layout.without_special_tokens().padded([7], [5]) == [5, 7]

@@ -11,7 +11,7 @@ from heedful.commands.vocabulary import learn
 from heedful.settings import VocabularySettings
 from heedful.tokens import TextTokenizer
 from heedful.tokens.learning import (
-    count_spaced,
+    count_strings_between_spaces,
     count_words,
     learn_pieces,
     learn_translation,
@@ -149,14 +149,14 @@ def test_only_a_vocabulary_is_overwritten(name: str, tmp_path: Path) -> None:
 
 # Pieces of text, for translation.
 
-SPACED = count_spaced(
+SPACED = count_strings_between_spaces(
     ["Der Mann, 20 Jahre alt, sagt: „Nein!“", "Der  alte Mann.", "", "20\u00a0km\t…"] * 3
 )
 FIRST = [EOS, UNKNOWN, *BYTES, SPACE]
 
 
 def test_words_of_pieces_stand_between_spaces() -> None:
-    assert count_spaced(["a  b, a", "b,"]) == Counter({"a": 2, "b,": 2, "": 1})
+    assert count_strings_between_spaces(["a  b, a", "b,"]) == Counter({"a": 2, "b,": 2, "": 1})
 
 
 def test_pieces_are_bytes_characters_and_what_was_joined() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from heedful.batches.parallel import cut_source
 from heedful.errors import UserError
 from heedful.reading import Record
-from heedful.tasks.answers.translations import link_words
+from heedful.tasks.answers.translations import align_words
 from heedful.tokens import TextTokenizer, TranslationTokenizer
-from heedful.tokens.learning import count_spaced, learn_translation
+from heedful.tokens.learning import count_strings_between_spaces, learn_translation
 from heedful.tokens.marian import MarianText, model_of
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
 
@@ -188,7 +188,7 @@ def test_each_part_of_a_long_text_has_its_language(folder: Path) -> None:
     attention = [np.eye(1, len(part), dtype=np.float32) for part in parts]
     attention[-1] = np.roll(attention[-1], 1, 1)
     spoken = " ".join([word[1:]] * len(parts))
-    links = link_words(code + bare, parts, spoken, said, attention, tokenizer)
+    links = align_words(code + bare, parts, spoken, said, attention, tokenizer)
     assert links is not None
     first, last = links.links
     assert [first[1], last[1]] == [0, len(parts) - 1]
@@ -254,7 +254,7 @@ def test_added_tokens_are_refused(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:Recommended")
 @pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
 def test_the_reference_reads_what_we_learn(tmp_path: Path, separate: bool) -> None:
-    words = [count_spaced(_texts(side, 100, 6)) for side in ("source", "target")]
+    words = [count_strings_between_spaces(_texts(side, 100, 6)) for side in ("source", "target")]
     ours = learn_translation(*words, size=400, separate=separate)
     ours.save_pretrained(tmp_path)
     for name, side in (("source.spm", ours.source), ("target.spm", ours.target)):

@@ -9,9 +9,9 @@ import pytest
 from heedful.errors import UserError
 from heedful.files import write_manifest
 from heedful.reading import Record
-from heedful.reading.parallel import Cleaning
+from heedful.reading.parallel import PairFilter
 from heedful.tokens import TextTokenizer, TranslationTokenizer
-from heedful.tokens.learning import count_spaced, learn_translation
+from heedful.tokens.learning import count_strings_between_spaces, learn_translation
 from heedful.tokens.text import BYTES, EOS, PAD, UNKNOWN
 from heedful.tokens.translation import is_translation_folder
 
@@ -102,7 +102,7 @@ def test_real_texts_come_back_and_are_cut_into_few_pieces(data_folder: Path) -> 
     for name in ("train.de.gz", "train.en.gz"):
         with gzip.open(data_folder / "multi30k" / name, "rt", encoding="utf-8") as stream:
             sides.append([line.rstrip("\n") for line in islice(stream, 4000)])
-    pair = learn_translation(*map(count_spaced, sides), size=4000)
+    pair = learn_translation(*map(count_strings_between_spaces, sides), size=4000)
     assert pair.source.vocab_size == 4000
     for texts in sides:
         ids = pair.source.encode_batch(texts)
@@ -117,8 +117,8 @@ def test_chinese_and_english_come_back_as_they_were(data_folder: Path) -> None:
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         rows = [line.split("\t")[:2] for line in stream]
     few = [list(side) for side in zip(*rows[::20], strict=True)]
-    pair = learn_translation(*map(count_spaced, few), size=2500)
-    cleaning = Cleaning(max_tokens=128, max_ratio=4)
+    pair = learn_translation(*map(count_strings_between_spaces, few), size=2500)
+    cleaning = PairFilter(max_tokens=128, max_ratio=4)
     for english, chinese in rows[::4]:
         row = [f"{english}{chinese} {chinese}  {english}\u3000", chinese, english]
         ids = pair.target.encode_batch(row)

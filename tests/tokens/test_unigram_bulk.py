@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from heedful.tokens.encoder import MAX_CHUNK, Memory
+from heedful.tokens.encoder import MAX_CHUNK, ChunkCache
 from heedful.tokens.metaspace import UnigramEncoder
-from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.plain_splitting import WORD_START
 from heedful.tokens.rewriting import LOWERCASE, NMT, JoinSpaces, NormalForm, Replace, Step, Strip
 from heedful.tokens.splitting import Item, Prefix, Rules, Splitter
-from heedful.tokens.unigram import MANY, Unigram
+from heedful.tokens.unigram import MIN_BATCH_WORDS, Unigram
 from heedful.tokens.unigram_bulk import Trie
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
@@ -79,7 +79,7 @@ def test_the_words_of_a_chunk_are_those_of_the_long_way(
     if even:
         expected = list(map(_plain, splitter.chunk_items(" ", chunk, closed=False)))
         assert list(map(_plain, splitter.plain_items(even, spaced=True))) == expected
-        if plain.begins_alike(even):
+        if plain.same_at_start(even):
             items = splitter.plain_items(even, spaced=False)
             expected = list(map(_plain, splitter.chunk_items("", chunk, closed=False)))
             assert list(map(_plain, items)) == expected
@@ -165,7 +165,7 @@ def test_words_cut_together_are_cut_as_each_alone(scores: dict[str, int], words:
     numbers = [-9.0, *map(float, scores.values()), 0.0]
     unigram = Unigram(tokens, numbers, 0, byte_fallback=False)
     trie = Trie(tokens, numbers, unknown_id=0, unknown_score=-19.0)
-    alone = {word: unigram.cut(word) for word in words}
+    alone = {word: unigram.segment(word) for word in words}
     known = {word: cut for word, cut in alone.items() if all(token_id for token_id, _ in cut)}
     assert trie.cuts(words) == known
     assert trie.ids(words) == {
@@ -177,7 +177,7 @@ def _encoder() -> UnigramEncoder:
     """Return an encoder of small letters, in which all others are unknown."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     marks = ["\x01", "▁\x01"]  # what stands for the added token meanwhile
-    tokens = [*SPECIAL, UNDERLINE, *letters, "th", "he", "the", "▁the", ".", *marks]
+    tokens = [*SPECIAL, WORD_START, *letters, "th", "he", "the", "▁the", ".", *marks]
     scores = [-30.0] * len(SPECIAL) + [-3.0 - index / 8 for index in range(len(tokens) - 5)]
     special = SpecialTokens(ordinary=(".",))
     unigram = Unigram(tokens, scores, 0, byte_fallback=False)
@@ -199,7 +199,7 @@ def test_many_texts_have_the_ids_of_each_alone() -> None:
     together = _encoder()
     assert together.ids(texts) == expected
     assert together._unigram._trie is not None
-    assert len(together._plain_ids) > MANY
+    assert len(together._plain_ids) > MIN_BATCH_WORDS
     assert together.ids(texts[::-1]) == expected[::-1]
 
 
@@ -211,7 +211,7 @@ def test_many_texts_have_the_pieces_of_each_alone() -> None:
     assert together._unigram._trie is not None
     assert batch.ids == [token_id for one in pieces for token_id in one.ids]
     assert batch.offsets == [span for one in pieces for span in one.offsets]
-    assert len(together._words) > MANY
+    assert len(together._words) > MIN_BATCH_WORDS
 
 
 def test_what_arrays_need_does_not_go_to_other_processes() -> None:
@@ -219,13 +219,13 @@ def test_what_arrays_need_does_not_go_to_other_processes() -> None:
     encoder.ids(_texts())
     copy = pickle.loads(pickle.dumps(encoder._unigram))
     assert copy._trie is None
-    assert copy.cut("▁thelo") == encoder._unigram.cut("▁thelo")
+    assert copy.segment("▁thelo") == encoder._unigram.segment("▁thelo")
 
 
 def test_of_too_many_words_the_first_are_remembered() -> None:
-    memory = Memory(len, 3)
-    memory.remember({"a": 1})
-    memory.remember(dict.fromkeys("bcdef", 1))
+    memory = ChunkCache(len, 3)
+    memory.store({"a": 1})
+    memory.store(dict.fromkeys("bcdef", 1))
     assert list(memory) == ["b", "c", "d"]
 
 
@@ -244,7 +244,7 @@ LONG = st.lists(st.sampled_from([*"abthe", ".", "Ü", "ａ", "the", "\u3000", " 
 @settings(max_examples=10, deadline=None)
 def test_long_chunks_are_cut_together_and_forgotten(parts: list[str], seed: int) -> None:
     draw = random.Random(seed)
-    texts = ["".join(draw.choices([*parts, "x"], k=80)) for _ in range(2 * MANY)]
+    texts = ["".join(draw.choices([*parts, "x"], k=80)) for _ in range(2 * MIN_BATCH_WORDS)]
     alone, together = _encoder(), _encoder()
     assert together.ids(texts) == [alone.ids([text])[0] for text in texts]
     batch, pieces = together.batch(texts, located=True), [alone.pieces(text) for text in texts]
@@ -261,4 +261,4 @@ def test_words_of_any_length_are_cut_together() -> None:
         ["<unk>", "a", "aa", "b"], [-9.0, -2.0, -3.0, -1.0], unknown_id=0, unknown_score=-19.0
     )
     words = ["ab" * 2**14, "a" * 2**15 + "b", "b"]
-    assert trie.cuts(words) == {word: unigram.cut(word) for word in words}
+    assert trie.cuts(words) == {word: unigram.segment(word) for word in words}

@@ -315,7 +315,7 @@ def _best(tokens: dict[str, float], word: str) -> float:
 def test_no_cut_is_likelier(scores: dict[str, int], word: str) -> None:
     tokens = ["<unk>", *scores]
     unigram = Unigram(tokens, [0.0, *map(float, scores.values())], 0, byte_fallback=False)
-    cut = unigram.cut(word)
+    cut = unigram.segment(word)
     total, begin = 0.0, 0
     penalty = min(0, *scores.values()) - 10
     for token_id, end in cut:
@@ -345,7 +345,7 @@ def test_a_long_word_takes_time_that_grows_with_its_length() -> None:
     counts = []
     for size in (1_000, 10_000):
         asked = 0
-        unigram.cut("ab" * size)
+        unigram.segment("ab" * size)
         counts.append(asked)
     assert counts[1] < 11 * counts[0]
 

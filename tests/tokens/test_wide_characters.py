@@ -71,7 +71,7 @@ def test_each_is_as_in_the_reference(
     lower: bool,
 ) -> None:
     monkeypatch.setattr(encoder, "BULK", 0)
-    monkeypatch.setattr(encoder, "BEFORE_BULK", 0)
+    monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     ours = BertTokenizer(vocabularies[name], do_lower_case=lower)
     theirs = compiled(ours.vocabulary.tokens, do_lower_case=lower)
     every = [chr(code) for low, high in BLOCKS for code in range(low, high + 1)]

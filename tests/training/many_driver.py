@@ -26,7 +26,7 @@ from heedful.cli import run  # noqa: E402
 from heedful.layers import multihead, varlen  # noqa: E402
 from heedful.training import device, distil, fit, loop, ranks, trained  # noqa: E402
 
-SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.waits
+SINGLE, TRAIN, WAITS = torch.Tensor.float, fit.train, loop.blocks_host
 HAS_KERNEL, BF16_PRODUCTS = multihead.has_kernel, device.bf16_products
 in_precision = distil.in_precision
 distil.in_precision = lambda model, device, dtype: in_precision(model, device, torch.float64)
@@ -73,7 +73,7 @@ def work(words: list[str]) -> int:
     if words[0] == "texts":
         attended = attend_to_texts(torch.bfloat16 if narrow else torch.float64)
     trained._OVERLAPPED = ("cpu",) if gpu else ("cuda",)
-    loop.waits = (lambda device: True) if gpu else WAITS
+    loop.blocks_host = (lambda device: True) if gpu else WAITS
     if words[0] == "until":
         train_until(int(words[1]), words[2])
     try:

@@ -24,7 +24,7 @@ from torch import nn
 import heedful
 from heedful import BertConfig, BertModel
 from heedful.cli import run as run_words
-from heedful.layers import multihead, rows, varlen
+from heedful.layers import fused, multihead, varlen
 from heedful.training import fit
 from heedful.training.loop import Position, train
 
@@ -109,15 +109,15 @@ def test_the_kernels_of_rows_round_as_little(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Values and gradients are as near to those in float64 as torch's own operations come."""
-    assert rows.why_no_kernels(GPU) is None
-    monkeypatch.setattr(rows, "_MIN_SIZE_TRAINING", 0)
+    assert fused.why_no_kernels(GPU) is None
+    monkeypatch.setattr(fused, "_MIN_SIZE_TRAINING", 0)
     torch.manual_seed(0)
     sizes = {**tiny.SIZES, "hidden_size": 96, "intermediate_size": 200}
     network = BertModel(BertConfig(**sizes, **tiny.STILL)).to(GPU).train()
     ids = torch.randint(5, 50, (4, 9), device=GPU)
     learnt = []
     for narrow, kind in ((torch.float64, "none"), (dtype, "none"), (dtype, "cuda")):
-        monkeypatch.setattr(rows, "_DEVICE_TYPE", kind)
+        monkeypatch.setattr(fused, "_DEVICE_TYPE", kind)
         network.to(narrow).zero_grad()
         hidden = network(ids).last_hidden_state
         hidden.double().sin().sum().backward()
@@ -141,9 +141,9 @@ def test_the_kernels_of_rows_drop_by_the_state_of_the_generator() -> None:
     inner = torch.zeros(count, 8, device=GPU, dtype=torch.bfloat16)
     hidden = torch.zeros(count, width, device=GPU, dtype=torch.bfloat16)
     state = torch.cuda.get_rng_state(GPU)
-    kept = [rows.end(inner, dense, hidden, norm, dropout=0.25) > 0 for _ in range(2)]
+    kept = [fused.dropout_add_norm(inner, dense, hidden, norm, dropout=0.25) > 0 for _ in range(2)]
     torch.cuda.set_rng_state(state, GPU)
-    again = rows.end(inner, dense, hidden, norm, dropout=0.25) > 0
+    again = fused.dropout_add_norm(inner, dense, hidden, norm, dropout=0.25) > 0
     assert_same_bits(again, kept[0], "same code")
     agree = float((kept[0] == kept[1]).double().mean())
     assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.01)

@@ -17,7 +17,7 @@ from heedful.errors import UserError
 from heedful.training import device, fit, run
 from heedful.training.device import Precision, choose_answer_precision, choose_precision
 from heedful.training.loop import Position, train
-from heedful.training.loop import read as read_steps
+from heedful.training.loop import read_results as read_steps
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 FP16 = Precision(dtype=torch.float16, reason="test")

@@ -20,10 +20,10 @@ import heedful
 from heedful.batches import Draw, Example
 from heedful.checkpoints import runs
 from heedful.checkpoints.runs import read_record
-from heedful.commands.retell import retell
+from heedful.commands.teacher_targets import generate_targets
 from heedful.errors import UserError
 from heedful.files import sha256
-from heedful.interop import answering_record
+from heedful.interop import predictable_record
 from heedful.models import (
     FAMILIES,
     BertConfig,
@@ -35,7 +35,7 @@ from heedful.models import (
     load_model,
 )
 from heedful.settings import TeacherSettings
-from heedful.task import Fit, Start
+from heedful.task import LengthLimit, Start
 from heedful.tasks import read_task
 from heedful.tokens import load_tokenizer
 from heedful.training.distil import (
@@ -264,7 +264,9 @@ def _lesson(name: str, **weights: float) -> tuple[Distillation, Any, Any, list[A
         replace(one, labels=(label,))
         for one, (_, label) in zip(task.from_texts([text for text, _ in rows]), rows, strict=True)
     ]
-    fitted = task.encode(records, tokenizer, Fit(max_length=32, rule="head"), labelled=True)
+    fitted = task.encode(
+        records, tokenizer, LengthLimit(max_length=32, long_text="head"), labelled=True
+    )
     examples = [example for one in fitted for example in one.pieces]
     return Distillation(task=task, teacher=teacher, **weights), student, tokenizer, examples
 
@@ -277,7 +279,7 @@ def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
         return lesson.task.batch([examples[row] for row in rows], tokenizer, draw)
 
     whole = batch([*range(8)])
-    mean = (lesson.loss(student, whole) / lesson.count(whole)).sum()
+    mean = (lesson.loss(student, whole) / lesson.loss_divisor(whole)).sum()
     gradients = torch.autograd.grad(mean, list(student.parameters()), allow_unused=True)
 
     inputs, labels = whole.inputs, whole.targets["labels"]
@@ -293,7 +295,7 @@ def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
     assert not any(parameter.grad is not None for parameter in lesson.teacher.parameters())
 
     parts = [batch([0, 1, 2]), batch([3, 4, 5, 6, 7])]
-    count = sum(lesson.count(part) for part in parts)
+    count = sum(lesson.loss_divisor(part) for part in parts)
     share = sum((lesson.loss(student, part) / count).sum() for part in parts)
     assert isinstance(share, torch.Tensor)
     torch.testing.assert_close(share, mean)
@@ -321,7 +323,7 @@ def test_a_teacher_counts_positions_as_its_family_does(
         tokenizer.save_pretrained(folders[name])
     student = load_model(folders[other], head="masked_lm")
     task = replace(
-        read_task(answering_record(folders[family])), first_position=student.first_position
+        read_task(predictable_record(folders[family])), first_position=student.first_position
     )
     start = Start(tokenizer=tokenizer, model=student, max_length=20)
     settings = TeacherSettings(teacher=folders[family], teacher_weight=1.0)
@@ -508,7 +510,7 @@ def test_what_the_teacher_writes_is_learnt(
     recipe = replace(tiny.recipe(task, [data], out=tmp_path / "run", **settings), teaching=teaching)
     (tmp_path / "run").mkdir()
     teacher = heedful.load(LATEST / run)
-    made = retell(teacher.task, recipe, lambda line: None)
+    made = generate_targets(teacher.task, recipe, lambda line: None)
     (file,) = made.data.train
     pairs = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert [pair["text"] for pair in pairs] == texts
@@ -521,7 +523,9 @@ def test_what_the_teacher_writes_is_learnt(
         assert 4 <= sum(taught) <= 16
         rest = {pair["label"] for pair, one in zip(pairs, taught, strict=True) if not one}
         assert rest == {"no idea."}
-    assert retell(teacher.task, recipe, pytest.fail) == made  # what is there is not written again
+    assert (
+        generate_targets(teacher.task, recipe, pytest.fail) == made
+    )  # what is there is not written again
 
 
 def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import heedful
 from heedful.batches import Step, plan_epoch
-from heedful.batches.buckets import PASS_PADDING
+from heedful.batches.buckets import MAX_PADDING
 
 SHORT, LONG = "the sky", "the sky was very very very very very very blue"
 
@@ -56,8 +56,8 @@ def test_what_learns_together(task: str, tiny_model: Path, tmp_path: Path) -> No
     [
         ("classify", {"group_by_length": True}, math.inf),
         ("classify", {"group_by_length": False}, math.inf),  # computed without padding
-        ("classify", {"group_by_length": False, "hidden_weight": 1.0}, PASS_PADDING),
-        ("tag", {"group_by_length": False}, PASS_PADDING),
+        ("classify", {"group_by_length": False, "hidden_weight": 1.0}, MAX_PADDING),
+        ("tag", {"group_by_length": False}, MAX_PADDING),
     ],
 )
 def test_where_padding_is_computed_there_is_little(
@@ -70,9 +70,9 @@ def test_where_padding_is_computed_there_is_little(
 ) -> None:
     asked = []
 
-    def recorded(*arguments: Any, most_padding: float, **options: Any) -> list[Step]:
-        asked.append(most_padding)
-        return plan_epoch(*arguments, most_padding=most_padding, **options)
+    def recorded(*arguments: Any, max_padding: float, **options: Any) -> list[Step]:
+        asked.append(max_padding)
+        return plan_epoch(*arguments, max_padding=max_padding, **options)
 
     if "hidden_weight" in settings:
         mixed_steps(task, tiny_model, tmp_path / "teacher")

@@ -23,7 +23,7 @@ from heedful.models.model import Model
 from heedful.tasks.classify import Classify
 from heedful.training import loop, optimize
 from heedful.training.device import Precision, choose_precision
-from heedful.training.loop import Done, Position, Work, read, train
+from heedful.training.loop import Position, StepResult, TrainingSetup, read_results, train
 from heedful.training.optimize import adamw, load_optimizer_tensors, optimizer_tensors
 
 TASK = Classify(labels=("a", "b", "c"), multi_label=False)
@@ -60,18 +60,18 @@ def work_of(
     task: Classify = TASK,
     batch_size: int = 16,
     batch_tokens: int = 10**6,
-) -> Work:
+) -> TrainingSetup:
     lengths = [len(example.ids) for example in data]
-    return Work(
+    return TrainingSetup(
         model=network,
         optimizer=adamw(network, learning_rate=1e-3),
-        plan=lambda epoch: plan_epoch(
+        plan_epoch=lambda epoch: plan_epoch(
             lengths, batch_size=batch_size, batch_tokens=batch_tokens, seed=0, epoch=epoch
         ),
-        fetch=lambda rows, epoch: batch_of([data[row] for row in rows]),
+        load_batch=lambda rows, epoch: batch_of([data[row] for row in rows]),
         loss=task.loss,
-        count=task.count,
-        factor=lambda step: 1.0,
+        loss_divisor=task.loss_divisor,
+        lr_factor=lambda step: 1.0,
     )
 
 
@@ -85,10 +85,10 @@ def run(
     batch_size: int = 16,
     clip: float = 1.0,
     precision: Precision = FP32,
-) -> list[Done]:
+) -> list[StepResult]:
     work = work_of(network, data, replace(TASK, weights=weights), batch_size, batch_tokens)
     taken = train(work, Position(), total_steps=steps, precision=precision, clip=clip)
-    return [done for step in taken for done in read([step])]
+    return [done for step in taken for done in read_results([step])]
 
 
 @pytest.mark.parametrize("weights", [None, (0.2, 1.0, 3.0)])
@@ -98,7 +98,7 @@ def test_accumulation_equals_the_large_batch(weights: tuple[float, ...] | None) 
     whole, parts = model().double(), model().double()
     large = run(whole, data, batch_tokens=10**6, weights=weights)
     small = run(parts, data, batch_tokens=60, weights=weights)
-    assert [done.items for done in small] == [16, 16, 8]
+    assert [done.num_items for done in small] == [16, 16, 8]
     assert max(done.padded_tokens for done in small) <= max(done.padded_tokens for done in large)
     for one, other in zip(large, small, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-12)
@@ -118,7 +118,7 @@ def test_a_part_that_was_left_for_answers_learns_as_the_rest() -> None:
         torch.manual_seed(1)
         steps = train(work_of(network, data), Position(), total_steps=2, precision=FP32)
         for taken in steps:
-            losses += [done.loss for done in read([taken])]
+            losses += [done.loss for done in read_results([taken])]
             network.bert.encoder.eval()  # between two steps, too
     assert_same_bits(losses[2:], losses[:2], "same code")
 
@@ -193,7 +193,7 @@ def test_a_device_computes_what_the_cpu_does(monkeypatch: pytest.MonkeyPatch) ->
 def without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the loop go the way of a device, on the CPU."""
     for module in (loop, optimize):
-        monkeypatch.setattr(module, "waits", lambda device: True)
+        monkeypatch.setattr(module, "blocks_host", lambda device: True)
 
 
 @pytest.mark.parametrize("fp16", [False, True])
@@ -217,7 +217,7 @@ def test_a_device_stops_by_itself(fp16: bool, monkeypatch: pytest.MonkeyPatch) -
         good.append(copy.deepcopy(network.state_dict()))
     assert_same_bits(good[5], good[2], "stored")
     assert any(bool((good[2][name] != good[1][name]).any()) for name in good[2])
-    reading = read(taken)
+    reading = read_results(taken)
     assert [next(reading).step for _ in range(3)] == [1, 2, 3]
     with pytest.raises(
         UserError, match=r"stopped at step 4 \(epoch 2, step 1 of 3\): the loss is inf"
@@ -302,7 +302,7 @@ def test_what_is_from_a_folder_is_not_fresh(tmp_path: Path) -> None:
     network.bert.save_pretrained(tmp_path / "encoder")
     again = load_model(tmp_path / "classifier", head="sequence")
     assert again.fresh_head_parameters() == []
-    again.renew(again.bert.pooler)
+    again.reinitialize(again.bert.pooler)
     assert _named(again, again.fresh_head_parameters()) == pooler
     for name, fresh_head in (("classifier", True), ("encoder", False)):
         other = load_model(tmp_path / name, head="sequence", fresh_head=fresh_head)

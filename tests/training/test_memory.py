@@ -19,13 +19,13 @@ from heedful.batches import Batch
 from heedful.cli import run as run_words
 from heedful.errors import UserError
 from heedful.training import memory, run
-from heedful.training.loop import Position, Work, train
+from heedful.training.loop import Position, TrainingSetup, train
 from heedful.training.memory import tokens_that_fit
 
 CPU = torch.device("cpu")
 
 
-def short_of_memory(work: Work, most: int, *, only_once: bool = False) -> Work:
+def short_of_memory(work: TrainingSetup, most: int, *, only_once: bool = False) -> TrainingSetup:
     """Fail as a device does for more tokens than some, after dropout has drawn."""
     failed: list[int] = []
 
@@ -39,7 +39,7 @@ def short_of_memory(work: Work, most: int, *, only_once: bool = False) -> Work:
     return replace(work, loss=loss)
 
 
-def learn(work: Work, steps: int = 3) -> list[str]:
+def learn(work: TrainingSetup, steps: int = 3) -> list[str]:
     said: list[str] = []
     for _ in train(work, Position(), total_steps=steps, precision=FP32, say=said.append):
         pass
@@ -68,8 +68,9 @@ def test_dropout_draws_from_where_the_step_began() -> None:
     torch.manual_seed(1)
     halves = replace(
         work,
-        plan=lambda epoch: [
-            [part for rows in step for part in (rows[:8], rows[8:])] for step in work.plan(epoch)
+        plan_epoch=lambda epoch: [
+            [part for rows in step for part in (rows[:8], rows[8:])]
+            for step in work.plan_epoch(epoch)
         ],
     )
     learn(halves, 2)
@@ -88,7 +89,7 @@ def test_what_cannot_be_halved_is_said(splits: bool, most: int, what: str) -> No
     before = copy.deepcopy(network.state_dict())
     work = short_of_memory(work_of(network, examples(16)), most)
     with pytest.raises(UserError, match=f"out of memory at step 1.*{what}"):
-        learn(replace(work, splits=splits))
+        learn(replace(work, can_split=splits))
     assert_same_bits(network.state_dict(), before, "stored")
 
 
@@ -124,6 +125,6 @@ def test_auto_is_a_choice(
 
 def test_a_model_that_is_divided_is_not_measured() -> None:
     data = examples(4)
-    work = replace(work_of(model(), data), exchange=lambda last: None)
+    work = replace(work_of(model(), data), before_backward=lambda last: None)
     with pytest.raises(UserError, match=r"^--batch-tokens auto measures a model that"):
         run._choose_batch_tokens(work, data, FP32, print)  # type: ignore[arg-type]

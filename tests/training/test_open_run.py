@@ -24,7 +24,7 @@ from heedful.checkpoints.opening import (
     make_run,
 )
 from heedful.checkpoints.runs import RECORD, RunRecord, others, read_record
-from heedful.commands.retell import FOLDER as RETOLD
+from heedful.commands.teacher_targets import FOLDER as RETOLD
 from heedful.errors import UserError
 from heedful.files import MANIFEST
 from heedful.locks import LOCK

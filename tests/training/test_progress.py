@@ -5,16 +5,16 @@ import re
 
 import pytest
 
-from heedful.training.loop import Done
+from heedful.training.loop import StepResult
 from heedful.training.progress import counted, training_bar
 
-STEP = Done(
+STEP = StepResult(
     step=1,
     epoch=0,
     loss=0.5,
     learning_rate=1e-3,
     gradient_norm=1.0,
-    items=8,
+    num_items=8,
     tokens=100,
     padded_tokens=120,
     seconds=0.1,

@@ -17,9 +17,9 @@ from tests.exact import assert_same_bits
 
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
-from heedful.training import meeting as meetings
 from heedful.training import ranks
-from heedful.training.meeting import (
+from heedful.training import rendezvous as meetings
+from heedful.training.rendezvous import (
     INTERFACE,
     Meeting,
     address_to_others,
@@ -27,7 +27,7 @@ from heedful.training.meeting import (
     interface_of,
     meet,
 )
-from heedful.training.run import facts_of
+from heedful.training.run import shared_facts
 
 PROGRAM = """
 import json, sys
@@ -37,7 +37,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from heedful.errors import UserError
-from heedful.training import disk, ranks
+from heedful.training import shared_disk, ranks
 
 meeting, rank = f"file://{sys.argv[1]}", int(sys.argv[2])
 dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
@@ -53,15 +53,15 @@ if rank == 1:
 ranks.add_gradients(model)
 weights = nn.ParameterList([torch.full((2,), float(rank + 7))])
 ranks.send_weights(weights)
-disk._PATIENCE = 0
+shared_disk._PATIENCE = 0
 folders = [Path(sys.argv[1]).parent / name for name in ("one", f"of {rank}")]
 errors = []
 for folder in folders:
     folder.mkdir(exist_ok=True)
 for check in (
     lambda: ranks.check_same({"alike": 1, "a fact": rank}),
-    lambda: disk.check_shared(folders[0]),
-    lambda: disk.check_shared(folders[1]),
+    lambda: shared_disk.check_shared(folders[0]),
+    lambda: shared_disk.check_shared(folders[1]),
 ):
     try:
         check()
@@ -172,7 +172,7 @@ def test_of_facts_that_differ_the_parts_that_do_are_told(monkeypatch: pytest.Mon
 def test_of_many_files_the_one_that_differs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"/data/shards-of-a-long-name/part-{number:05}.txt.gz" for number in range(100)]
     one, two = (
-        facts_of(
+        shared_facts(
             RunRecord(
                 task="pretrain",
                 goal={},

@@ -39,7 +39,7 @@ from heedful.task import Recipe
 def test_steps_and_evaluations(
     settings: TrainSettings, steps_per_epoch: int, steps: int, every: int
 ) -> None:
-    usual = settings.usual(from_scratch=False)
+    usual = settings.defaults(from_scratch=False)
     assert usual == FINE_TUNING
     assert settings.total_steps(steps_per_epoch, usual) == steps
     assert settings.steps_between_evaluations(steps_per_epoch, steps) == every
@@ -60,7 +60,7 @@ def test_steps_and_evaluations(
 def test_a_model_from_scratch_makes_more_steps(
     settings: TrainSettings, steps_per_epoch: int, steps: int
 ) -> None:
-    usual = settings.usual(from_scratch=True)
+    usual = settings.defaults(from_scratch=True)
     assert settings.total_steps(steps_per_epoch, usual) == steps
 
 
@@ -76,7 +76,7 @@ def test_a_model_from_scratch_makes_more_steps(
 def test_a_model_from_scratch_learns_faster_and_a_wide_one_more_slowly(
     settings: TrainSettings, from_scratch: bool, rates: list[float]
 ) -> None:
-    usual = settings.usual(from_scratch=from_scratch)
+    usual = settings.defaults(from_scratch=from_scratch)
     configs = [BertConfig(hidden_size=width, num_attention_heads=4) for width in (128, 256, 1024)]
     assert [usual.rate(config) for config in configs] == pytest.approx(rates)
 

@@ -15,7 +15,7 @@ from heedful.training.trained import trained
 
 def test_a_model_that_is_called_in_passes_is_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "size", lambda: 2)
-    start = cast(Start, SimpleNamespace(model=SimpleNamespace(can_recompute=False)))
+    start = cast(Start, SimpleNamespace(model=SimpleNamespace(supports_checkpointing=False)))
     device = torch.device("cpu")
     with pytest.raises(UserError, match=r"--objective plm .* leave out --shard"):
         trained(start, TrainSettings(shard=True), device, in_passes=True)

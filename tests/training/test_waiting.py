@@ -22,14 +22,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from heedful import predictor
 from heedful.cli import run as run_words
 from heedful.compiled.model import Compiled
-from heedful.host import send
+from heedful.device_transfer import copy_to_device
 from heedful.layers import multihead, varlen
 from heedful.training import distil, loop, optimize
 from heedful.training import fit as fitting
 from heedful.training import run as running
 from heedful.training.device import Precision
 from heedful.training.distil import Distillation
-from heedful.training.loop import Position, read, train
+from heedful.training.loop import Position, read_results, train
 
 META = torch.device("meta")
 
@@ -66,7 +66,7 @@ def on_meta(run: fitting.Run) -> fitting.Outcome:
     work = replace(run.work, device=META, optimizer=NoSteps(model.parameters(), lr=1e-3))
     with Copies():
         taken = list(train(work, Position(), total_steps=2, precision=run.precision, clip=1.0))
-    assert [step.numbers.device for step in taken] == [META] * 2
+    assert [step.loss_and_norm.device for step in taken] == [META] * 2
     raise EnoughError
 
 
@@ -116,10 +116,10 @@ def test_no_number_comes_back_where_texts_attend_without_padding(
 
     def attend(query: torch.Tensor, *arguments: Any, **options: Any) -> torch.Tensor:
         attended.append(query.device)
-        return varlen.attend_texts(query, *arguments, **options)
+        return varlen.attend_varlen(query, *arguments, **options)
 
     monkeypatch.setattr(multihead, "has_kernel", lambda device, *_: device == META)
-    monkeypatch.setattr(multihead, "attend_texts", attend)
+    monkeypatch.setattr(multihead, "attend_varlen", attend)
     steps_on_meta(monkeypatch, TRAININGS[name], tmp_path / "out")
     assert set(attended) == {META}
 
@@ -159,7 +159,7 @@ def test_the_device_refuses_who_looks(look: Callable[[torch.Tensor], object]) ->
 
 def test_a_copy_that_waits_is_refused() -> None:
     with Copies():
-        send(torch.ones(1), META)
+        copy_to_device(torch.ones(1), META)
         with pytest.raises(AssertionError):
             torch.ones(1).to(META)
 
@@ -173,10 +173,12 @@ def test_steps_that_are_read_together_are_the_same(
     words += ["--checkpoint-every", "4", "--out"]
     assert run_words([*words, str(tmp_path / "each")]) == 0
     for module in (fitting, loop, optimize):
-        monkeypatch.setattr(module, "waits", lambda device: True)
+        monkeypatch.setattr(module, "blocks_host", lambda device: True)
     monkeypatch.setattr(fitting, "_UNREAD_SECONDS", math.inf)
     reads: list[int] = []
-    monkeypatch.setattr(fitting, "read", lambda taken: reads.append(len(taken)) or read(taken))
+    monkeypatch.setattr(
+        fitting, "read_results", lambda taken: reads.append(len(taken)) or read_results(taken)
+    )
     assert run_words([*words, str(tmp_path / "together")]) == 0
     assert reads == [4, 1, 3, 2, 2]  # checkpoints at 4, 8 and 12, evaluations at 5, 10 and 12
     each, together = (

@@ -22,7 +22,7 @@ Step = list[Positions]
 _MIN_POOLS = {1: 4, 2: 2}
 """Minimum number of pools, by number of sides. Matching both sides needs larger pools."""
 
-PASS_PADDING = 512
+MAX_PADDING = 512
 """Maximum padding tokens in a batch of a pass, or in a micro-batch of random items. That much
 padding costs about as much as one more batch, which often has a new shape."""
 
@@ -35,9 +35,9 @@ def plan_epoch(
     seed: int,
     epoch: int,
     shuffle: bool = True,
-    alike: bool = True,
+    similar_lengths: bool = True,
     pool: int = 128,
-    most_padding: float = math.inf,
+    max_padding: float = math.inf,
 ) -> list[Step]:
     """Plan the optimizer steps of one epoch; every item is in exactly one.
 
@@ -51,10 +51,11 @@ def plan_epoch(
         seed: determines the order, with ``epoch``. Not negative.
         epoch: number of the epoch.
         shuffle: whether to shuffle. False keeps the order of the items.
-        alike: whether a step has items of similar length. If not, it draws from all items.
+        similar_lengths: whether a step has items of similar length. If not, it draws from all
+            items.
         pool: approximate number of batches to sort by length as one pool. It is reduced where
             fewer than four pools would remain, or fewer than two for items with two sides.
-        most_padding: maximum padding tokens per micro-batch.
+        max_padding: maximum padding tokens per micro-batch.
     """
     assert batch_size > 0
     assert batch_tokens > 0
@@ -62,7 +63,7 @@ def plan_epoch(
     sizes = _sides(lengths)
     if shuffle:
         seed_sequence = np.random.SeedSequence([seed, epoch])
-        batches = _bucketed(sizes, batch_size, pool if alike else None, seed_sequence)
+        batches = _bucketed(sizes, batch_size, pool if similar_lengths else None, seed_sequence)
     else:
         batches = _chunks(np.arange(len(sizes)), batch_size)
     return [
@@ -71,7 +72,7 @@ def plan_epoch(
             sizes,
             batch_tokens,
             batch_size,
-            most_padding=most_padding,
+            max_padding=max_padding,
         )
         for batch in batches
     ]
@@ -82,7 +83,7 @@ def plan_pass(
     *,
     batch_tokens: int,
     max_items: int,
-    most_padding: float = PASS_PADDING,
+    max_padding: float = MAX_PADDING,
 ) -> list[Positions]:
     """Plan one pass over all items for prediction, longest first, with the least padding.
 
@@ -95,7 +96,7 @@ def plan_pass(
         batch_tokens: maximum tokens per batch, all sides and padding included. A longer item gets
             a batch of its own.
         max_items: maximum items per batch.
-        most_padding: maximum padding tokens per batch.
+        max_padding: maximum padding tokens per batch.
     """
     assert batch_tokens > 0
     assert max_items > 0
@@ -103,7 +104,7 @@ def plan_pass(
         return [np.zeros(1, dtype=np.int64)]
     sizes = _sides(lengths)
     items = _longest_first(np.arange(len(sizes)), sizes)
-    return _split(items, sizes, batch_tokens, max_items, most_padding=most_padding)
+    return _split(items, sizes, batch_tokens, max_items, max_padding=max_padding)
 
 
 def _sides(lengths: Sequence[int] | NDArray[np.integer]) -> NDArray[np.int64]:
@@ -172,7 +173,7 @@ def _split(
     batch_tokens: int,
     max_items: int,
     *,
-    most_padding: float = math.inf,
+    max_padding: float = math.inf,
 ) -> list[Positions]:
     """Split items, longest first, into as few batches as the limits allow."""
     batches = []
@@ -183,7 +184,7 @@ def _split(
         padded = np.maximum.accumulate(candidates).sum(1) * np.arange(1, len(candidates) + 1)
         max_fitting = int(np.searchsorted(padded, batch_tokens, side="right"))
         padding = padded - candidates.sum(1).cumsum()
-        max_worthwhile = int(np.searchsorted(padding, most_padding, side="right"))
+        max_worthwhile = int(np.searchsorted(padding, max_padding, side="right"))
         batch = items[start : start + max(min(max_fitting, max_worthwhile), 1)]
         batches.append(batch)
         start += len(batch)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heedful.batches.examples import Example
 from heedful.batches.masking import IGNORED
-from heedful.host import send
+from heedful.device_transfer import copy_to_device
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -31,7 +31,7 @@ class Batch:
     """Number of tokens without padding, target tokens included."""
     num_positions: int
     """Number of tokens and padding."""
-    copies: int = 1
+    replicas: int = 1
     """Number of training processes that compute this same batch."""
 
     @property
@@ -42,11 +42,11 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device. The copy does not block the host."""
         return Batch(
-            inputs={name: send(tensor, device) for name, tensor in self.inputs.items()},
-            targets={name: send(tensor, device) for name, tensor in self.targets.items()},
+            inputs={name: copy_to_device(tensor, device) for name, tensor in self.inputs.items()},
+            targets={name: copy_to_device(tensor, device) for name, tensor in self.targets.items()},
             num_tokens=self.num_tokens,
             num_positions=self.num_positions,
-            copies=self.copies,
+            replicas=self.replicas,
         )
 
 
@@ -84,7 +84,7 @@ def class_labels(examples: Sequence[Example]) -> Tensor:
     return torch.tensor([int(label) for (label,) in _labels(examples)])
 
 
-def numbers(examples: Sequence[Example]) -> Tensor:
+def regression_targets(examples: Sequence[Example]) -> Tensor:
     """Return the single numeric label of each example. Shape (B,), float32."""
     return torch.tensor([label for (label,) in _labels(examples)], dtype=torch.float32)
 

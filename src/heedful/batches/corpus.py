@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from heedful.batches.segments import IN_WORD, go_on, is_chinese, load_segmenter
-from heedful.batches.sentences import SentenceRule, running_sentences
+from heedful.batches.segments import IN_WORD, continuation_mask, is_chinese, load_segmenter
+from heedful.batches.sentences import SentenceRule, split_sentences
 from heedful.batches.store import block_writer, open_blocks, to_lists, write_blocks
 from heedful.batches.workers import pool, result_of
 from heedful.reading.documents import Document
@@ -41,7 +41,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Tokenized:
+class TokenizedDocument:
     """One document as token ids, without special tokens."""
 
     ids: NDArray[np.int32]
@@ -55,9 +55,9 @@ class Documents(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Tokenized: ...
+    def __getitem__(self, index: int, /) -> TokenizedDocument: ...
 
-    def __iter__(self) -> Iterator[Tokenized]: ...
+    def __iter__(self) -> Iterator[TokenizedDocument]: ...
 
 
 def tokenize_documents(
@@ -67,7 +67,7 @@ def tokenize_documents(
     *,
     segmented: bool = False,
     workers: int,
-) -> Iterator[list[Tokenized]]:
+) -> Iterator[list[TokenizedDocument]]:
     """Tokenize documents in order, a chunk at a time. Documents without tokens are left out.
 
     Special tokens in a text, such as a ``[SEP]`` in an article about BERT, become unknown tokens.
@@ -87,7 +87,7 @@ def tokenize_documents(
             yield tokenize_texts(chunk, tokenizer, rule, segmented)
         return
     with pool(workers, _start_worker, (tokenizer, rule, segmented)) as processes:
-        pending: deque[Future[list[Tokenized]]] = deque()
+        pending: deque[Future[list[TokenizedDocument]]] = deque()
         for chunk in chunks:
             pending.append(processes.submit(_tokenize_in_worker, chunk))
             if len(pending) > _QUEUED_CHUNKS * workers:
@@ -96,11 +96,11 @@ def tokenize_documents(
             yield result_of(pending.popleft())
 
 
-def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[list[str]]:
-    """Group documents into chunks, each with enough characters and at least ``least`` documents.
+def text_chunks(documents: Iterable[Document], *, min_documents: int = 1) -> Iterator[list[str]]:
+    """Group documents into chunks, each with enough characters and documents.
 
     A last chunk with too few documents is merged into the chunk before it. If there are fewer than
-    ``least`` documents in total, all are in one chunk.
+    ``min_documents`` documents in total, all are in one chunk.
     """
     held_back: list[str] = []
     chunk: list[str] = []
@@ -108,7 +108,7 @@ def text_chunks(documents: Iterable[Document], *, least: int = 1) -> Iterator[li
     for document in documents:
         chunk.append(document.text)
         characters += len(document.text)
-        if len(chunk) < least:
+        if len(chunk) < min_documents:
             continue
         if held_back:
             yield held_back
@@ -128,18 +128,18 @@ def _start_worker(tokenizer: Tokenizer, rule: SentenceRule, segmented: bool) -> 
     _worker = tokenizer, rule, segmented
 
 
-def _tokenize_in_worker(texts: Sequence[str]) -> list[Tokenized]:
+def _tokenize_in_worker(texts: Sequence[str]) -> list[TokenizedDocument]:
     assert _worker is not None
     return tokenize_texts(texts, *_worker)
 
 
 def tokenize_texts(
     texts: Sequence[str], tokenizer: Tokenizer, rule: SentenceRule, segmented: bool
-) -> list[Tokenized]:
+) -> list[TokenizedDocument]:
     """Tokenize the documents of a chunk; see `tokenize_documents`."""
     special = np.array(tokenizer.all_special_ids)
     documents = []
-    split_texts = [running_sentences(text, rule) for text in texts]
+    split_texts = [split_sentences(text, rule) for text in texts]
     # One call for all sentences: a tokenizer is faster on larger batches.
     all_rows = iter(tokenizer.encode_batch(list(chain.from_iterable(split_texts))))
     for texts_of_document in split_texts:
@@ -152,7 +152,7 @@ def tokenize_texts(
         if segmented:
             ids[_in_words(texts_of_document, rows, tokenizer)] |= IN_WORD
         ends = np.cumsum([len(row) for row in sentences], dtype=np.int32)
-        documents.append(Tokenized(ids=ids, ends=ends))
+        documents.append(TokenizedDocument(ids=ids, ends=ends))
     return documents
 
 
@@ -164,11 +164,11 @@ def _in_words(
     for index, sentence in enumerate(sentences):
         if is_chinese(sentence):
             offsets = tokenizer.pieces(sentence).offsets
-            parts[index] = go_on(sentence, offsets, load_segmenter()(sentence))
+            parts[index] = continuation_mask(sentence, offsets, load_segmenter()(sentence))
     return np.concatenate(parts)
 
 
-def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
+def write_corpus(path: Path, chunks: Iterable[Sequence[TokenizedDocument]]) -> None:
     """Write tokenized documents to a file atomically.
 
     Raises:
@@ -177,7 +177,9 @@ def write_corpus(path: Path, chunks: Iterable[Sequence[Tokenized]]) -> None:
     write_blocks(path, _SCHEMA, (_to_arrow(chunk) for chunk in chunks if chunk))
 
 
-def kept_corpus(path: Path, chunks: Iterable[list[Tokenized]]) -> Iterator[list[Tokenized]]:
+def tee_corpus(
+    path: Path, chunks: Iterable[list[TokenizedDocument]]
+) -> Iterator[list[TokenizedDocument]]:
     """Yield each chunk and write it to a file as a block. The file appears after the last chunk.
 
     Raises:
@@ -189,7 +191,7 @@ def kept_corpus(path: Path, chunks: Iterable[list[Tokenized]]) -> Iterator[list[
             yield chunk
 
 
-def _to_arrow(chunk: Sequence[Tokenized]) -> pa.RecordBatch:
+def _to_arrow(chunk: Sequence[TokenizedDocument]) -> pa.RecordBatch:
     if not chunk:
         return pa.RecordBatch.from_pylist([], schema=_SCHEMA)
     columns = [
@@ -221,15 +223,15 @@ class Corpus:
     def __len__(self) -> int:
         return self._firsts[-1]
 
-    def __iter__(self) -> Iterator[Tokenized]:
+    def __iter__(self) -> Iterator[TokenizedDocument]:
         return map(self.__getitem__, range(len(self)))
 
-    def chunks(self) -> Iterator[list[Tokenized]]:
+    def chunks(self) -> Iterator[list[TokenizedDocument]]:
         """Yield the documents of each block."""
         for first, end in pairwise(self._firsts):
             yield [self[index] for index in range(first, end)]
 
-    def __getitem__(self, index: int) -> Tokenized:
+    def __getitem__(self, index: int) -> TokenizedDocument:
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         block = bisect_right(self._firsts, index) - 1
@@ -237,4 +239,4 @@ class Corpus:
         ids, ends = (
             values[offsets[row] : offsets[row + 1]] for values, offsets in self._blocks[block]
         )
-        return Tokenized(ids=ids, ends=ends)
+        return TokenizedDocument(ids=ids, ends=ends)

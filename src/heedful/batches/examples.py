@@ -34,5 +34,5 @@ class Draw:
     epoch: int
     rows: NDArray[np.int64]
     """(B,) Index of each example in the dataset."""
-    learns: bool = False
+    training: bool = False
     """Whether the batch is for training, not evaluation. Images may then be augmented at random."""

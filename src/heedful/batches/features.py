@@ -86,5 +86,5 @@ def _example(
     layout = tokenizer.layout
     ids = np.array(layout.ids(first, second), dtype=np.int32)
     if second is None:
-        return Example(ids=ids, split=layout.alone_split(len(ids)))
+        return Example(ids=ids, split=layout.single_type_split(len(ids)))
     return Example(ids=ids, split=layout.type_split(len(first)))

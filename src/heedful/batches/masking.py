@@ -54,7 +54,7 @@ class MaskRule:
     """Phrases that count as one word although they contain spaces; None for no phrases."""
     share: float
     """Share of the ordinary tokens to predict. At least one token is predicted."""
-    most: int | None
+    max_predictions: int | None
     """Maximum tokens to predict per sequence; None for no limit."""
 
 
@@ -100,7 +100,7 @@ def mask_rule(
         ends=ends,
         phrases=Phrases(phrases, tokenizer) if phrases else None,
         share=share,
-        most=most,
+        max_predictions=most,
     )
 
 
@@ -120,7 +120,7 @@ def _word_boundaries(tokenizer: Tokenizer, token_id: int) -> tuple[bool, bool]:
     )
 
 
-def hide_tokens(
+def mask_tokens(
     ids: NDArray[np.int32], rule: MaskRule, *, seed: int, epoch: int, index: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Mask tokens of a sequence.
@@ -148,7 +148,9 @@ def hide_tokens(
     sort_keys, fate_draws, id_draws = rng.random_raw(3 * len(ids)).reshape(3, -1)  # each (T,)
     ordinary = np.flatnonzero(~rule.special[ids])
     wanted = max(1, round(rule.share * len(ordinary)))
-    wanted = min(wanted, len(ordinary), wanted if rule.most is None else rule.most)
+    wanted = min(
+        wanted, len(ordinary), wanted if rule.max_predictions is None else rule.max_predictions
+    )
     chosen = rule.choose(stored, ordinary, sort_keys, wanted, rule) if wanted else ordinary
     labels[chosen] = ids[chosen]
     fates = fate_draws[chosen] % 10

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 
-def keep_apart(
+def packing_mask(
     input_ids: Tensor, real: Tensor | None, cls_id: int, *, causal: bool = False
 ) -> dict[str, Tensor]:
     """Return the block-diagonal mask and the position ids that separate a sequence's texts.

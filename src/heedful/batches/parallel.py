@@ -6,7 +6,7 @@ from itertools import chain, islice
 import numpy as np
 
 from heedful.batches.examples import Example
-from heedful.batches.sentences import running_sentences
+from heedful.batches.sentences import split_sentences
 from heedful.batches.windows import fit_text
 from heedful.errors import UserError
 from heedful.reading import Record
@@ -88,7 +88,7 @@ def _split_at_sentences(
     text: str, tokenizer: TranslationTokenizer, limit: int
 ) -> list[Sequence[int]]:
     """Split a text between sentences, and inside sentences that are too long."""
-    running = running_sentences(text)
+    running = split_sentences(text)
     sentences, joined = [sentence.strip() for sentence in running], "".join(running)
     parts: list[Sequence[int]] = []
     begin, end, is_open = 0, 0, False

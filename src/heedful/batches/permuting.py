@@ -14,7 +14,7 @@ from torch import Tensor
 LONGEST_SPAN = 5
 
 
-def turns(
+def prediction_order(
     ordinary: NDArray[np.bool_], share: float, *, seed: int, epoch: int, index: int
 ) -> NDArray[np.int64]:
     """Draw the tokens of a sequence to predict, and their order.
@@ -47,11 +47,12 @@ def turns(
     return result
 
 
-def hidden_by(turns: Tensor) -> Tensor:
+def permutation_mask(turns: Tensor) -> Tensor:
     """Return the mask that hides from each token the targets not predicted before it.
 
     Args:
-        turns: prediction order from the function `turns`; 0 = not predicted. Shape (B, T).
+        turns: prediction order from the function `prediction_order`; 0 = not predicted. Shape (B,
+            T).
 
     Returns:
         Bool, True where the row's token must not attend to the column's token. Shape (B, T, T).

@@ -45,8 +45,8 @@ def collate_pictures(
     """
     shape = (len(examples), processor.channels, *processor.size)
     pixels = np.concatenate([_pixels(example) for example in examples]).reshape(shape)
-    if shift and draw is not None and draw.learns:
-        pixels = shifted(pixels, shift, draw)
+    if shift and draw is not None and draw.training:
+        pixels = shift_images(pixels, shift, draw)
     num_tokens = sum(len(example.ids) for example in examples)
     return Batch(
         inputs={"pixel_values": torch.from_numpy(processor.values(pixels))},
@@ -73,7 +73,7 @@ def random_pictures(processor: ViTImageProcessor) -> list[Tensor]:
     return batches
 
 
-def shifted(pixels: NDArray[np.uint8], share: float, draw: Draw) -> NDArray[np.uint8]:
+def shift_images(pixels: NDArray[np.uint8], share: float, draw: Draw) -> NDArray[np.uint8]:
     """Shift each image vertically and horizontally; edge pixels fill the gap.
 
     Args:

@@ -58,7 +58,7 @@ def load_segmenter() -> Segmenter:
     return lambda text: [start for _, start, _ in tokenizer.tokenize(text)]
 
 
-def go_on(
+def continuation_mask(
     text: str, offsets: Sequence[tuple[int, int]], starts: Sequence[int]
 ) -> NDArray[np.bool_]:
     """Return which pieces of a text continue a word.

@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.batches.corpus import Documents, Tokenized
+from heedful.batches.corpus import Documents, TokenizedDocument
 from heedful.batches.examples import Example
 from heedful.errors import UserError
 from heedful.tokens import PairLayout
@@ -113,7 +113,7 @@ def _example(first: Ids, second: Ids, label: float, layout: PairLayout) -> Examp
     return Example(ids=np.concatenate(parts), split=split, labels=(label,))
 
 
-def _neighbours(document: Tokenized, room: int, rng: Random) -> Iterator[tuple[Ids, Ids]]:
+def _neighbours(document: TokenizedDocument, room: int, rng: Random) -> Iterator[tuple[Ids, Ids]]:
     """Yield pairs of consecutive parts of a document, each pair at most ``room`` tokens."""
     bounds = _bounds(document.ends, room // 2)
     start, last = 0, len(bounds) - 1
@@ -169,7 +169,9 @@ def _bounds(ends: Ids, max_sentence: int) -> list[int]:
     return bounds
 
 
-def _random_part(document: Tokenized, num_tokens: int, max_sentence: int, rng: Random) -> Ids:
+def _random_part(
+    document: TokenizedDocument, num_tokens: int, max_sentence: int, rng: Random
+) -> Ids:
     """Return sentences from a random one on, until ``wanted`` tokens or the document's end."""
     sentence = _draw_below(len(document.ends), rng)
     start = int(document.ends[sentence - 1]) if sentence else 0
@@ -228,7 +230,9 @@ def full_sequences(corpus: Documents, frame: Frame, *, seed: int, epoch: int) ->
         yield Example(ids=np.concatenate(parts))
 
 
-def single_texts(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def single_document_sequences(
+    corpus: Documents, frame: Frame, *, seed: int, epoch: int
+) -> Iterator[Example]:
     """Cut an epoch's sequences from a corpus, each from a single document, in text order.
 
     The first sequence of a document has a random length, so that each epoch cuts at different
@@ -249,7 +253,9 @@ def single_texts(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> I
             start, room = start + room, max_tokens
 
 
-def running_texts(corpus: Documents, frame: Frame, *, seed: int, epoch: int) -> Iterator[Example]:
+def causal_sequences(
+    corpus: Documents, frame: Frame, *, seed: int, epoch: int
+) -> Iterator[Example]:
     """Cut an epoch's sequences for causal language modelling: begin tokens, then the text's tokens.
 
     Documents are concatenated as in `full_sequences`. End tokens follow only a document's real end,

@@ -40,7 +40,7 @@ _SHORT_WORD = re.compile(r"(?:^|[^\w])([^\W\d_]{1,3})\.$")
 _PARAGRAPHS = re.compile(r"\n\s*\n")
 
 
-def running_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
+def split_sentences(text: str, rule: SentenceRule = "punctuation") -> list[str]:
     """Split a document into non-empty sentences, each with its leading space.
 
     The first sentence of a line or paragraph also has one. The document's first sentence has none.

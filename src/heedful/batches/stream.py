@@ -19,11 +19,11 @@ from heedful.batches.packed import Packed, join
 Chunks = Callable[[int, int, int], Iterator[Packed]]
 """Yields the chunks of a shard, given the shard index, the epoch and the first chunk."""
 
-Share = Callable[[Mapping[int, "Offer"]], Mapping[int, "Offer"]]
+Exchange = Callable[[Mapping[int, "Offer"]], Mapping[int, "Offer"]]
 """Takes the offers of this process's lanes; returns the offers of all processes' lanes."""
 
 
-class Mark(NamedTuple):
+class LanePosition(NamedTuple):
     """The position of a lane."""
 
     shard: int
@@ -52,11 +52,11 @@ class Offer:
     more: bool
     """Whether the lane has further examples."""
 
-    def mark_after(self, count: int) -> Mark:
+    def mark_after(self, count: int) -> LanePosition:
         """Return the lane's position after ``count`` of these examples are used; at least one."""
         for span in self.spans:
             if count <= span.size:
-                return Mark(span.shard, span.chunk, span.first + count)
+                return LanePosition(span.shard, span.chunk, span.first + count)
             count -= span.size
         raise AssertionError("more than there are")
 
@@ -71,7 +71,9 @@ class Lane:
         chunks: reads a shard.
     """
 
-    def __init__(self, shards: Sequence[int], epoch: int, mark: Mark, chunks: Chunks) -> None:
+    def __init__(
+        self, shards: Sequence[int], epoch: int, mark: LanePosition, chunks: Chunks
+    ) -> None:
         self.epoch, self.mark = epoch, mark
         self._pieces = _pieces(shards, epoch, mark, chunks)
         self._waiting: deque[tuple[_Span, Packed]] = deque()
@@ -91,7 +93,7 @@ class Lane:
             remaining -= size
         return Offer(examples=join(parts), spans=tuple(spans), more=num_waiting > count)
 
-    def use(self, count: int, mark: Mark) -> None:
+    def use(self, count: int, mark: LanePosition) -> None:
         """Advance past ``count`` offered examples to the position ``mark``."""
         self.mark = mark
         while count:
@@ -103,7 +105,7 @@ class Lane:
 
 
 def _pieces(
-    shards: Sequence[int], epoch: int, mark: Mark, chunks: Chunks
+    shards: Sequence[int], epoch: int, mark: LanePosition, chunks: Chunks
 ) -> Iterator[tuple[_Span, Packed]]:
     for shard_index in range(mark.shard, len(shards)):
         first = mark.chunk if shard_index == mark.shard else 0
@@ -114,7 +116,7 @@ def _pieces(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stage:
+class StreamPosition:
     """The position of a stream when it fills its buffer."""
 
     epoch: int
@@ -122,13 +124,13 @@ class Stage:
     """Index of the filling within its epoch."""
     row: int
     """Number of examples of the epoch used before this filling."""
-    marks: tuple[Mark | None, ...]
+    marks: tuple[LanePosition | None, ...]
     """Position of each lane; None at its end."""
 
     @classmethod
     def first(cls, epoch: int, lanes: int) -> Self:
         """Return the start of an epoch."""
-        return cls(epoch=epoch, filling=0, row=0, marks=(Mark(0, 0, 0),) * lanes)
+        return cls(epoch=epoch, filling=0, row=0, marks=(LanePosition(0, 0, 0),) * lanes)
 
 
 class Buffer:
@@ -155,7 +157,7 @@ class Buffer:
         seed: int,
         chunks: Chunks,
         reads: Callable[[int], bool] = lambda lane: True,
-        share: Share = lambda offers: offers,
+        share: Exchange = lambda offers: offers,
     ) -> None:
         assert 0 < lanes <= shards
         self._shards, self._num_lanes = shards, lanes
@@ -163,7 +165,7 @@ class Buffer:
         self._chunks, self._reads, self._share = chunks, reads, share
         self._lanes: dict[int, Lane] = {}
 
-    def fill(self, stage: Stage) -> tuple[Packed, Stage]:
+    def fill(self, stage: StreamPosition) -> tuple[Packed, StreamPosition]:
         """Return the examples of a stage, and the next stage."""
         active_lanes = [lane for lane, mark in enumerate(stage.marks) if mark is not None]
         own_lanes = {lane: self._lane(lane, stage) for lane in active_lanes if self._reads(lane)}
@@ -190,7 +192,7 @@ class Buffer:
             parts.append(offer.examples.part(0, used))
         examples = join(parts)
         if any(marks):
-            next_stage = Stage(
+            next_stage = StreamPosition(
                 epoch=stage.epoch,
                 filling=stage.filling + 1,
                 row=stage.row + len(examples),
@@ -198,21 +200,21 @@ class Buffer:
             )
             return examples, next_stage
         self._lanes.clear()
-        return examples, Stage.first(stage.epoch + 1, self._num_lanes)
+        return examples, StreamPosition.first(stage.epoch + 1, self._num_lanes)
 
-    def _lane(self, index: int, stage: Stage) -> Lane:
+    def _lane(self, index: int, stage: StreamPosition) -> Lane:
         """Return the lane at the stage's position, reopened if necessary."""
         mark = stage.marks[index]
         assert mark is not None
         lane = self._lanes.get(index)
         if lane is None or (lane.epoch, lane.mark) != (stage.epoch, mark):
-            order = order_of(self._shards, self._seed, stage.epoch)
+            order = shard_order(self._shards, self._seed, stage.epoch)
             lane = Lane(order[index :: self._num_lanes], stage.epoch, mark, self._chunks)
             self._lanes[index] = lane
         return lane
 
 
-def order_of(shards: int, seed: int, epoch: int) -> list[int]:
+def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
     """Return the shard indices in the reading order of an epoch."""
     # numpy guarantees the raw output of a bit generator, but not that of `Generator.permutation`.
     generator = np.random.PCG64(np.random.SeedSequence([seed, epoch]))
@@ -220,7 +222,7 @@ def order_of(shards: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def drawn_from(*numbers: int) -> int:
+def derived_seed(*numbers: int) -> int:
     """Return a seed derived from several numbers. It differs if any of them differs."""
     state = np.random.SeedSequence(numbers).generate_state(2)
     return int(state[0]) << 32 | int(state[1])

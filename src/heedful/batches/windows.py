@@ -36,7 +36,7 @@ class NoRoomError(UserError):
     """A text is too long and may not be truncated."""
 
 
-class Placed(Protocol):
+class Located(Protocol):
     """A record with a known location."""
 
     @property
@@ -45,7 +45,7 @@ class Placed(Protocol):
 
 
 @contextmanager
-def naming(record: Placed) -> Iterator[None]:
+def locating_errors(record: Located) -> Iterator[None]:
     """Add the record's location to the error for a text that does not fit.
 
     Raises:
@@ -115,7 +115,7 @@ def nearest_windows(starts: Sequence[int], limit: int) -> list[slice]:
     ]
 
 
-def apart(ids: Ids, limit: int) -> Fitted[Ids]:
+def split_evenly(ids: Ids, limit: int) -> Fitted[Ids]:
     """Split ids into pieces of about equal length, at most ``limit`` tokens, without overlap.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from heedful.batches.segments import go_on, is_chinese, load_segmenter
+from heedful.batches.segments import continuation_mask, is_chinese, load_segmenter
 from heedful.tokens.normalize import Normalizer
 
 _WORDS = Normalizer(
@@ -28,7 +28,7 @@ def word_spans(text: str, *, whole: bool = False) -> list[Span]:
     if not whole or not is_chinese(text):
         return spans
     words: list[Span] = []
-    continues_word = go_on(text, spans, load_segmenter()(text))
+    continues_word = continuation_mask(text, spans, load_segmenter()(text))
     for (start, end), continues in zip(spans, continues_word, strict=True):
         if continues and words and words[-1][1] == start:
             words[-1] = (words[-1][0], end)

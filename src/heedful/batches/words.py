@@ -86,7 +86,7 @@ def piece_words(
         N ids, and (N, 2) start and end.
     """
     pieces = tokenizer.pieces(text)
-    spans = past_spaces(text, pieces.offsets)  # (N, 2)
+    spans = strip_spaces(text, pieces.offsets)  # (N, 2)
     if rule == "pieces":
         begins_word = spans[1:, 0] >= np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
         word_indices = np.concatenate([[0], begins_word.cumsum()])
@@ -106,11 +106,11 @@ def piece_words(
     starts = np.minimum.reduceat(spans[:, 0], first)
     ends = np.maximum.reduceat(spans[:, 1], first)
     counts = _ends(first, len(word_indices)) - first
-    words = past_marks(text, _paired(starts, ends))
+    words = extend_over_accents(text, _paired(starts, ends))
     return pieces.ids, np.repeat(words, counts, axis=0)
 
 
-def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
+def strip_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
     """Return the spans of pieces without their leading spaces.
 
     Shape:
@@ -120,7 +120,7 @@ def past_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
     return np.array(trimmed, dtype=np.int32).reshape(-1, 2)
 
 
-def past_marks(text: str, spans: Spans) -> Spans:
+def extend_over_accents(text: str, spans: Spans) -> Spans:
     """Extend spans to include following accents that the tokenizer dropped.
 
     Some tokenizers drop all combining marks, including spacing vowel signs, as in हिन्दी.

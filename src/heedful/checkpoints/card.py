@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import shell_word, visible
+from heedful.errors import escape_controls, shell_word
 from heedful.reading.frames import data_name
 
 
@@ -70,7 +70,7 @@ def _setting(value: Any) -> str:
 
 def _escaped(text: str) -> str:
     """Escape user text for Markdown: on one line, in one table cell, and without HTML."""
-    return _MARKS.sub(r"\\\g<0>", visible(" ".join(text.split())))
+    return _MARKS.sub(r"\\\g<0>", escape_controls(" ".join(text.split())))
 
 
 _MARKS = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")

@@ -12,8 +12,8 @@ from typing import Any
 
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
-from heedful.errors import UserError, listed, other_option
-from heedful.files import naming, refuse_if_read
+from heedful.errors import UserError, join_names, other_option
+from heedful.files import check_not_input, with_file_name
 from heedful.locks import LOCK, locked
 from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.settings import RunSettings
@@ -76,7 +76,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
     if settings.overwrite and is_run:
-        refuse_if_read("--out", run, _inputs(record))
+        check_not_input("--out", run, _inputs(record))
         runs.others(run)
         return True
     if run.is_dir() and any(path.name != LOCK for path in run.iterdir()):
@@ -126,7 +126,7 @@ def held(run: Path) -> Iterator[None]:
     Raises:
         UserError: another process is training in the folder.
     """
-    with naming(run):
+    with with_file_name(run):
         run.mkdir(parents=True, exist_ok=True)
     otherwise = (
         f"--out {run}: another process is training there; wait for it, or choose another folder"
@@ -157,7 +157,7 @@ def make_run(settings: RunSettings, record: RunRecord) -> None:
     if not (run / runs.RECORD).is_file():
         runs.write_record(run, record)
     if (job := _job_id()) is not None:
-        with naming(run / _JOB_FILE):
+        with with_file_name(run / _JOB_FILE):
             (run / _JOB_FILE).write_text(job, encoding="utf-8")
 
 
@@ -329,5 +329,5 @@ def _check_same_files(
     }
     if changed == {IN_MEMORY}:
         raise UserError(f"{message}: the {IN_MEMORY} has changed; give --overwrite to start anew")
-    names = f": {listed(sorted(changed))}" if changed else ""
+    names = f": {join_names(sorted(changed))}" if changed else ""
     raise UserError(f"{message}: its files have changed{names}")

@@ -166,7 +166,7 @@ def finished(run: Path) -> Iterator[Path]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        with files.naming(run, partial):
+        with files.with_file_name(run, partial):
             yield partial
             files.write_manifest(partial)
             files.sync_tree(partial)
@@ -190,7 +190,7 @@ def clear_partial(run: Path) -> None:
 def append_metrics(run: Path, row: Mapping[str, object]) -> None:
     """Add one line to ``metrics.jsonl``."""
     path = run / METRICS
-    with files.naming(path), path.open("a", encoding="utf-8") as stream:
+    with files.with_file_name(path), path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -203,7 +203,7 @@ def cut_metrics(run: Path, step: int) -> None:
     lines = path.read_bytes().decode("utf-8", errors="replace").split("\n")
     kept = [f"{line}\n" for line in lines if _is_row_until(line, step)]
     partial = run / f".{METRICS}.partial"
-    with files.naming(path, partial):
+    with files.with_file_name(path, partial):
         partial.write_bytes("".join(kept).encode())
     partial.replace(path)
 

@@ -46,7 +46,7 @@ class TrainingState:
     loss_scale_streak: int = 0
     """Number of steps since the loss scale last changed."""
     stream: dict[str, Any] | None = None
-    """Position in streamed data; see `heedful.batches.stream.Stage`."""
+    """Position in streamed data; see `heedful.batches.stream.StreamPosition`."""
 
     @property
     def best_step(self) -> int | None:

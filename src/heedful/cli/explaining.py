@@ -103,8 +103,8 @@ def explain(
     if data is not None:
         _measure(predictor, measured[0], data, columns, limit, out, json)
         return
-    from heedful.aim import NothingToExplainError
     from heedful.commands import inputs as reading
+    from heedful.explanation_target import NothingToExplainError
     from heedful.explanations.explaining import explain_record
     from heedful.explanations.tables import explanation_table
 
@@ -129,14 +129,14 @@ def explain(
 
 def _check_out(out: Path | None, measured: list[str], read: list[Path], overwrite: bool) -> None:
     from heedful.commands import explain as command
-    from heedful.files import refuse_if_read
+    from heedful.files import check_not_input
 
     writers: dict[str, Any] = {
         "faithfulness": command.FAITHFULNESS_WRITERS,
         "heads": command.HEADS_WRITERS,
     }
     if out is not None:
-        refuse_if_read("--out", out, read)
+        check_not_input("--out", out, read)
         endings = writers[measured[0]] if measured else command.WRITERS
         command.check_out(out, list(endings), overwrite=overwrite)
 

@@ -41,12 +41,12 @@ def bench(
     results
         Output file.
     """
-    from heedful.commands.bench import measuring
+    from heedful.commands.bench import load_benchmark
 
     for option, number in (("laps", laps), ("size", size), ("threads", threads)):
         if number is not None and number <= 0:
             raise UserError(f"--{option} {number}: must be above 0")
-    failed = measuring()(
+    failed = load_benchmark()(
         rows, quick=quick, laps=laps, size=size, threads=threads, arms=arms or (), out=results
     )
     if failed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from heedful import settings
-from heedful.errors import visible
+from heedful.errors import escape_controls
 from heedful.settings import (
     ColumnSettings,
     DataFormat,
@@ -98,13 +98,13 @@ def collector_at_rest() -> Iterator[None]:
 
 def say(line: str) -> None:
     """Print a message to standard error; results go to standard output."""
-    print(visible(line), file=sys.stderr, flush=True)
+    print(escape_controls(line), file=sys.stderr, flush=True)
 
 
 def show(line: str) -> None:
     """Print a result unchanged; on a terminal, make control characters visible."""
     terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
-    print(visible(line) if terminal else line, flush=True)  # the next line may take long
+    print(escape_controls(line) if terminal else line, flush=True)  # the next line may take long
 
 
 def print_table(tables: "Group") -> None:

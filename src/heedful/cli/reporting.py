@@ -58,10 +58,10 @@ def report(
             raise UserError("column options, computing and scores are for --data")
         made = command.report_of_folder(run)
     else:
-        files.refuse_if_read("--out", path, files_of(data))
+        files.check_not_input("--out", path, files_of(data))
         settings, seed = seed_of(predicting)
         predictor = Predictor.load(run, settings)
-        predictor.score_by(scoring)
+        predictor.set_score_settings(scoring)
         labelled = command.LabelledData(paths=data, columns=columns)
         made = command.report_on_data(run, predictor, labelled, seed=seed, say=say)
     made.save(path, overwrite=overwrite)
@@ -100,7 +100,7 @@ def compare(
     settings, seed = seed_of(predicting)
     predictors = Predictor.load(first, settings), Predictor.load(second, settings)
     for predictor in predictors:
-        predictor.score_by(scoring)
+        predictor.set_score_settings(scoring)
     names = str(first), str(second)
     comparison = command.compare(
         names, predictors, data, columns, metric=metric, seed=seed, say=say

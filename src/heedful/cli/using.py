@@ -110,7 +110,7 @@ def evaluate(
                 output = after_restart(output)
                 file = PredictionsFile(predictions, output.overwrite, output.resume)
             predictor = Predictor.load(run, predicting)
-            predictor.score_by(scoring)
+            predictor.set_score_settings(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
                 check_confusion_picture(picture, one_label=one_label)
@@ -188,7 +188,7 @@ def predict(
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = Predictor.load(run, predicting)
-        asked = command.Asked(
+        asked = command.PredictRequest(
             texts=texts,
             input=input or (),
             context=context,

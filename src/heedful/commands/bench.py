@@ -12,7 +12,7 @@ CLONE = Path(__file__).parents[3]
 """Root of the repository, if heedful runs from a clone."""
 
 
-def measuring() -> Callable[..., list[str]]:
+def load_benchmark() -> Callable[..., list[str]]:
     """Return ``benchmarks.measure.measure`` of the clone that heedful runs from.
 
     Raises:

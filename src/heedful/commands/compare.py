@@ -11,7 +11,7 @@ from heedful.evaluation import Evaluation
 from heedful.judging import Judgement
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
-from heedful.reports.comparison import Comparison, Pairing, check_comparable
+from heedful.reports.comparison import Comparison, PairedResults, check_comparable
 from heedful.settings import ColumnSettings
 from heedful.task import Say
 
@@ -47,7 +47,7 @@ def compare(
     for path in files_of(data):
         if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
             raise UserError(f"--data {path}: both runs read the data, so it must be a file")
-    pairing = Pairing(judges, metric, usual=tasks[0].metrics()[0])
+    pairing = PairedResults(judges, metric, usual=tasks[0].metrics()[0])
     with ExitStack() as stack:
         judged: list[Iterator[Judgement]] = [
             judge.judged(
@@ -60,5 +60,5 @@ def compare(
                 predictors, judges, (say, lambda line: None), strict=True
             )
         ]
-        pairing.watch(zip(*judged, strict=True))
+        pairing.update(zip(*judged, strict=True))
     return pairing.compare(names, tasks[0].name, seed=seed)

@@ -11,17 +11,17 @@ from typing import Any
 
 from heedful import files
 from heedful.checkpoints.runs import RECORD
-from heedful.commands.identity import check_same, identity, prints_beside
+from heedful.commands.identity import check_same, file_fingerprints, identity
 from heedful.commands.inputs import files_of
-from heedful.commands.kept import Kept, open_kept
-from heedful.commands.parts import kept
+from heedful.commands.parts import resumable
 from heedful.commands.predictions import PredictionsFile
-from heedful.errors import UserError, amount, message_of
+from heedful.commands.stored_outputs import StoredOutputs, open_stored
+from heedful.errors import UserError, count_of, message_of
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
 from heedful.settings import ColumnSettings, OutputSettings, left_out
-from heedful.task import SAMPLE, Say, Start
+from heedful.task import WARNING_SAMPLE, Say, Start
 from heedful.training import ranks
 from heedful.training.progress import counted
 
@@ -65,22 +65,22 @@ def evaluate(
     with ranks.failing_together():
         data = files_of(data)
         if predictions_file is not None:
-            files.refuse_if_read("--predictions", predictions_file.path, data)
+            files.check_not_input("--predictions", predictions_file.path, data)
     check_same(run, predictor, asdict(columns), data)
     if output is None:
         scores = _evaluate(run, data, columns, predictor, say, predictions_file, None)
         _show_once(scores, show)
         return scores
     facts = identity(run, predictor, asdict(columns))
-    with open_kept(output, {**facts, "prints": prints_beside(predictor, data)}) as memory:
+    with open_stored(output, {**facts, "prints": file_fingerprints(predictor, data)}) as memory:
         if memory is None:
             say(f"{output.out} is finished; nothing to do")
             return {}
         if memory.items:
-            say(f"going on after {amount(memory.items, 'answer')}")
+            say(f"going on after {count_of(memory.items, 'answer')}")
         if predictions_file is not None and memory.parts is not None:
             predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
-        with kept(memory.parts):
+        with resumable(memory.parts):
             scores = _evaluate(run, data, columns, predictor, say, predictions_file, memory)
         _show_once(scores, show)
         if memory.parts is not None:
@@ -95,7 +95,7 @@ def _evaluate(
     predictor: Predictor,
     say: Say,
     predictions_file: PredictionsFile | None,
-    memory: Kept | None,
+    memory: StoredOutputs | None,
 ) -> dict[str, Any]:
     with labelled_records(predictor, data, columns, say) as records:
         started = time.monotonic()
@@ -166,7 +166,7 @@ class _Baseline:
         for number, (pair, (answer, _)) in enumerate(zip(answered, self._evaluation, strict=True)):
             if not number and self._counts:
                 (judgement,) = self._judge.judged([pair])
-                self._counts = judgement.right is not None
+                self._counts = judgement.correct is not None
             self._changed += self._counts and pair[0].plain() != answer.plain()
             yield pair
 
@@ -195,8 +195,8 @@ def labelled_records(
         with ranks.failing_together():
             paths = files_of(data)
             read = predictor.task.labelled_records(paths, columns, start, Path(folder))
-            records = predictor.task.scorable(read(), say)
-            sample = list(islice(records, SAMPLE))
-        if line := predictor.task.doubt(sample):
+            records = predictor.task.drop_unscorable(read(), say)
+            sample = list(islice(records, WARNING_SAMPLE))
+        if line := predictor.task.warn_about(sample):
             say(line)
         yield counted(chain(sample, records), "items evaluated")

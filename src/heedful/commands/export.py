@@ -52,7 +52,7 @@ def export(
     if before is None:
         return None
     exported = copy.copy(predictor)
-    exported.model = predictor.model.replaced_by(interop.open_exported(run, to, name))
+    exported.model = predictor.model.with_exported(interop.open_exported(run, to, name))
     after = scores_of(exported, data, columns, say)
     return {
         key: {"model": before[key], "export": after[key], "change": after[key] - before[key]}

@@ -15,8 +15,8 @@ from heedful import __version__, files
 from heedful.errors import UserError, other_option
 from heedful.predictor import Predictor
 from heedful.reading import fingerprint
-from heedful.reading.elsewhere import is_elsewhere
-from heedful.reading.shards import shard_prints
+from heedful.reading.remote import is_remote
+from heedful.reading.shards import shard_fingerprints
 from heedful.sources import PACKAGES, resolve
 from heedful.training import ranks
 
@@ -44,7 +44,7 @@ def identity(run: Path, predictor: Predictor, options: Mapping[str, Any]) -> dic
     return as_read
 
 
-def prints_beside(
+def file_fingerprints(
     predictor: Predictor, data: Sequence[Path], others: Sequence[Path] = ()
 ) -> list[str]:
     """Return hashes of the files that predictions depend on besides the records themselves.
@@ -111,8 +111,8 @@ def _fingerprint_of(path: Path) -> str:
     Raises:
         UserError: the file is missing, or is a pipe, which can be read only once.
     """
-    sampled = is_elsewhere(path) or path.is_file()
-    (item,) = shard_prints([path]) if sampled else fingerprint([path], folders=True)
+    sampled = is_remote(path) or path.is_file()
+    (item,) = shard_fingerprints([path]) if sampled else fingerprint([path], folders=True)
     return item.sha256
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from heedful.errors import UserError, with_article
 from heedful.reading import Text
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.reading.lines import STDIN, UTF8, check_file, read_lines
 from heedful.reading.shards import matching
 from heedful.settings import TASKS, ColumnSettings
@@ -137,7 +137,7 @@ def _read(task: AnyTask, path: Path, columns: ColumnSettings) -> Iterator[Any]:
 
 
 def _is_plain(path: Path, columns: ColumnSettings) -> bool:
-    return columns.format is None and (path == STDIN or ending_of(path) == ".txt")
+    return columns.format is None and (path == STDIN or extension_of(path) == ".txt")
 
 
 def with_prefix(task: AnyTask, records: Iterable[Any], prefix: str) -> Iterator[Any]:

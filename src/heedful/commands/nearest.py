@@ -23,7 +23,7 @@ from heedful.training import ranks
 from heedful.training.progress import counted
 
 
-def refuse_pairs(context: str | None, context_file: Path | None, columns: ColumnSettings) -> None:
+def check_no_pairs(context: str | None, context_file: Path | None, columns: ColumnSettings) -> None:
     """Reject options that turn the queries into text pairs.
 
     Raises:

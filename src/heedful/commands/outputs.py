@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.commands.parts import (
-    Parts,
+    PartialOutput,
     begin,
     check_kind,
     check_replaceable,
@@ -25,7 +25,7 @@ from heedful.commands.parts import (
     refuse_if_there,
 )
 from heedful.errors import UserError
-from heedful.files import refuse_if_read
+from heedful.files import check_not_input
 from heedful.reading.compressed import compression_of, without_compression
 from heedful.settings import OutputSettings
 
@@ -45,7 +45,7 @@ def names_of(out: Path, inputs: Sequence[Path], read: Sequence[Path], *, plain: 
     """
     if not inputs:
         raise UserError("--out is for the answers to --input FILES")
-    refuse_if_read("--out", out, read)
+    check_not_input("--out", out, read)
     ending = out.suffix.lower()
     if compression_of(out) is not None:
         raise UserError(f"--out {out}: answers are not compressed; leave out {out.suffix}")
@@ -76,7 +76,7 @@ def open_parts(
     *,
     plain: bool,
     scored: bool = False,
-) -> Iterator[Parts | None]:
+) -> Iterator[PartialOutput | None]:
     """Start or resume sharded predictions, and lock out other processes meanwhile.
 
     Args:
@@ -111,7 +111,7 @@ def open_parts(
 
 def _parts(
     output: OutputSettings, facts: Mapping[str, Any], size: int, *, plain: bool, scored: bool
-) -> Parts | None:
+) -> PartialOutput | None:
     out, names = output.out, facts["files"]
     assert out is not None
     begun = is_begun(out)
@@ -124,7 +124,7 @@ def _parts(
             refuse_if_there(out, names)
         _check_finished(out, names)
         return None
-    parts = Parts(
+    parts = PartialOutput(
         out=out,
         size=output.shard_size or size,
         plain=plain,

@@ -22,7 +22,12 @@ from heedful.commands.shards import Row
 from heedful.errors import UserError, message_of, other_option
 from heedful.locks import LOCK, locked
 
-ASKED, FINISHED, JOINED, REPLACED = "prediction.json", "finished.jsonl", "joined", "replaced"
+IDENTITY_FILE, FINISHED, JOINED, REPLACED = (
+    "prediction.json",
+    "finished.jsonl",
+    "joined",
+    "replaced",
+)
 _SIZE, _OVERWRITE = "shard_size", "overwrite"
 
 
@@ -40,7 +45,7 @@ class Shard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class PartialOutput:
     """The shards of a prediction."""
 
     out: Path
@@ -106,7 +111,10 @@ class Parts:
         cut = sum(row.cut for row in rows)
         shard = Shard(items=len(rows), cut=cut, records=records, sha256=files.sha256(path))
         entries_path = self.folder / FINISHED
-        with files.naming(entries_path), entries_path.open("a", encoding="utf-8") as journal:
+        with (
+            files.with_file_name(entries_path),
+            entries_path.open("a", encoding="utf-8") as journal,
+        ):
             journal.write(_entry(shard))
             _sync(journal)
         self.shards.append(shard)
@@ -125,9 +133,9 @@ class Parts:
         Raises:
             UserError: the output has been created meanwhile and must not be replaced.
         """
-        with files.naming(self.out, self.folder / JOINED):
+        with files.with_file_name(self.out, self.folder / JOINED):
             self._write_joined(self.folder / JOINED, counts)
-        out = files.behind_link(self.out)
+        out = files.symlink_target(self.out)
         if self.overwrite:
             check_replaceable(self.out, list(counts))
             if out.exists():
@@ -153,7 +161,7 @@ class Parts:
 
 
 @contextmanager
-def kept(parts: Parts | None) -> Iterator[None]:
+def resumable(parts: PartialOutput | None) -> Iterator[None]:
     """Add to an error's message how to resume; delete the folder if no shard is finished."""
     try:
         yield
@@ -170,7 +178,7 @@ def kept(parts: Parts | None) -> Iterator[None]:
         ) from None
 
 
-def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:
+def begin(parts: PartialOutput, facts: Mapping[str, Any]) -> PartialOutput:
     """Create the folder of the shards.
 
     Args:
@@ -184,11 +192,11 @@ def begin(parts: Parts, facts: Mapping[str, Any]) -> Parts:
         raise UserError(f"--out {parts.out}: there is no folder {str(parts.out.parent)!r}")
     with files.new_folder(parts.folder) as partial:
         contents = {_SIZE: parts.size, _OVERWRITE: parts.overwrite, **facts}
-        files.write_json(partial / ASKED, contents)
+        files.write_json(partial / IDENTITY_FILE, contents)
     return parts
 
 
-def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
+def go_on(parts: PartialOutput, facts: Mapping[str, Any], size: int | None) -> PartialOutput:
     """Return the finished shards of an earlier call, and delete unfinished files.
 
     Args:
@@ -199,9 +207,9 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
     Raises:
         UserError: the identity has changed, or the stored identity is damaged.
     """
-    before = files.read_json(parts.folder / ASKED)
+    before = files.read_json(parts.folder / IDENTITY_FILE)
     if not {_SIZE, *facts} <= before.keys() or not isinstance(before[_SIZE], int):
-        raise UserError(f"{parts.folder / ASKED}: a key is missing; give --overwrite")
+        raise UserError(f"{parts.folder / IDENTITY_FILE}: a key is missing; give --overwrite")
     if size not in (None, before[_SIZE]):
         raise other_option(parts.folder, "shard_size", before[_SIZE], size)
     check_identity(str(parts.folder), before, facts)
@@ -212,7 +220,7 @@ def go_on(parts: Parts, facts: Mapping[str, Any], size: int | None) -> Parts:
         shards=_read_entries(parts.folder),
     )
     expected_names = {
-        ASKED,
+        IDENTITY_FILE,
         LOCK,
         *(_shard(parts.folder, number).name for number in range(len(parts.shards))),
     }
@@ -230,7 +238,7 @@ def is_begun(out: Path) -> bool:
         UserError: the folder exists but holds something else.
     """
     folder = folder_of(out)
-    begun = (folder / ASKED).is_file()
+    begun = (folder / IDENTITY_FILE).is_file()
     if folder.exists() and not begun:
         raise UserError(f"{folder} is in the way: the answers are collected there; move it")
     return begun
@@ -251,13 +259,13 @@ def held(out: Path) -> AbstractContextManager[None]:
 
 def folder_of(out: Path) -> Path:
     """Return the folder of an output's shards."""
-    out = files.behind_link(out)
+    out = files.symlink_target(out)
     return out.with_name(out.name + ".parts")
 
 
 def is_replacing(out: Path) -> bool:
     """Return whether the unfinished predictions will replace an existing output."""
-    return bool(files.read_json(folder_of(out) / ASKED).get(_OVERWRITE))
+    return bool(files.read_json(folder_of(out) / IDENTITY_FILE).get(_OVERWRITE))
 
 
 def is_there(out: Path, names: Sequence[str]) -> bool:

@@ -10,13 +10,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from heedful.commands.identity import check_same, identity, prints_beside
+from heedful.commands.identity import check_same, file_fingerprints, identity
 from heedful.commands.inputs import files_of, streams_of, texts_of, with_prefix
-from heedful.commands.nearest import Neighbours, refuse_pairs
+from heedful.commands.nearest import Neighbours, check_no_pairs
 from heedful.commands.outputs import names_of, open_parts
-from heedful.commands.parts import Parts, kept
+from heedful.commands.parts import PartialOutput, resumable
 from heedful.commands.shards import SHARD, digest, shards
-from heedful.errors import UserError, amount, with_article
+from heedful.errors import UserError, count_of, with_article
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
 from heedful.settings import ColumnSettings, OutputSettings, PredictSettings
@@ -26,7 +26,7 @@ from heedful.training.progress import counting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class PredictRequest:
     """Inputs of a prediction, and output options."""
 
     texts: Sequence[str] = ()
@@ -52,7 +52,7 @@ class Asked:
         return asdict(self.columns) | {name: getattr(self, name) for name in names}
 
 
-def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Say) -> None:
+def predict(run: Path, predictor: Predictor, asked: PredictRequest, *, show: Say, say: Say) -> None:
     """Write predictions to standard output, shard by shard.
 
     Args:
@@ -82,7 +82,7 @@ def predict(run: Path, predictor: Predictor, asked: Asked, *, show: Say, say: Sa
 
 
 def predict_files(
-    run: Path, predictor: Predictor, asked: Asked, output: OutputSettings, *, say: Say
+    run: Path, predictor: Predictor, asked: PredictRequest, output: OutputSettings, *, say: Say
 ) -> None:
     """Write predictions to files, as shards that are joined when all are finished.
 
@@ -105,7 +105,7 @@ def predict_files(
         streams = _input_streams(predictor, asked)
     check_same(run, predictor, asked.options, asked.files)
     with ExitStack() as stack:
-        parts: Parts | None = None
+        parts: PartialOutput | None = None
         with ranks.failing_together():
             if ranks.is_first():
                 facts = _identity(run, predictor, asked) | {"files": names}
@@ -121,19 +121,23 @@ def predict_files(
         with ranks.failing_together():
             _skip_finished(records, done, parts)
         if done:
-            say(f"going on after {amount(done, 'answer')}")
-        with kept(parts):
+            say(f"going on after {count_of(done, 'answer')}")
+        with resumable(parts):
             _answer(predictor, asked, records, size, parts)
         with ranks.failing_together():
             if parts is not None:
                 parts.join(dict(zip(names, counts, strict=False)))  # no names for an output file
     if parts is not None:
-        say(f"{amount(parts.items, 'answer')} written to {output.out}")
+        say(f"{count_of(parts.items, 'answer')} written to {output.out}")
         _report_truncation(predictor, parts.cut, say)
 
 
 def _answer(
-    predictor: Predictor, asked: Asked, records: Iterable[Any], size: int, parts: Parts | None
+    predictor: Predictor,
+    asked: PredictRequest,
+    records: Iterable[Any],
+    size: int,
+    parts: PartialOutput | None,
 ) -> None:
     """Compute predictions for the records, and write each shard on rank 0."""
     line = _formatter(predictor, asked)
@@ -146,7 +150,7 @@ def _answer(
                     count(len(shard.rows))
 
 
-def _skip_finished(records: Iterator[Any], done: int, parts: Parts | None) -> None:
+def _skip_finished(records: Iterator[Any], done: int, parts: PartialOutput | None) -> None:
     """Skip the records of finished shards.
 
     Raises:
@@ -159,19 +163,19 @@ def _skip_finished(records: Iterator[Any], done: int, parts: Parts | None) -> No
         parts.check(number, digest(islice(records, shard.items)))
 
 
-def _identity(run: Path, predictor: Predictor, asked: Asked) -> dict[str, Any]:
+def _identity(run: Path, predictor: Predictor, asked: PredictRequest) -> dict[str, Any]:
     """Return everything that predictions depend on, except the records themselves."""
     files = [] if asked.against is None else [asked.against]
-    prints = prints_beside(predictor, asked.input, files)
+    prints = file_fingerprints(predictor, asked.input, files)
     return {**identity(run, predictor, asked.options), "prints": prints}
 
 
-def _input_streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]]:
+def _input_streams(predictor: Predictor, asked: PredictRequest) -> Sequence[Iterable[Any]]:
     """Return the records of each input file, or of the input given instead of files."""
     task, columns = predictor.task, asked.columns
     _check_all_scores(task, asked)
     if asked.against is not None:
-        refuse_pairs(asked.context, asked.context_file, columns)
+        check_no_pairs(asked.context, asked.context_file, columns)
     elif "embed" in task.abilities and predictor.settings.top != PredictSettings().top:
         raise UserError("--top is for the texts of --against: give that file too")
     texts = texts_of(task, asked.texts, asked.context, asked.context_file, columns.encoding)
@@ -181,7 +185,7 @@ def _input_streams(predictor: Predictor, asked: Asked) -> Sequence[Iterable[Any]
     return [with_prefix(task, stream, asked.prefix) for stream in streams]
 
 
-def _check_all_scores(task: AnyTask, asked: Asked) -> None:
+def _check_all_scores(task: AnyTask, asked: PredictRequest) -> None:
     """Reject ``--all-scores`` if it has no effect.
 
     Raises:
@@ -193,7 +197,7 @@ def _check_all_scores(task: AnyTask, asked: Asked) -> None:
         raise UserError("--plain prints the answer alone, without scores: leave out --all-scores")
     if asked.against is not None:
         raise UserError("--all-scores has no effect with --against; --top says how many are told")
-    if not task.tells_more:
+    if not task.has_details:
         more = "; --top says how many words are told" if "fill" in task.abilities else ""
         raise UserError(f"--all-scores has no effect on {with_article(task.name)} run{more}")
 
@@ -206,7 +210,7 @@ def _counted(streams: Sequence[Iterable[Any]], counts: list[int]) -> Iterator[An
             yield record
 
 
-def _formatter(predictor: Predictor, asked: Asked) -> Callable[[Any], str]:
+def _formatter(predictor: Predictor, asked: PredictRequest) -> Callable[[Any], str]:
     """Return the function that formats a prediction."""
     if asked.against is None:
         return partial(line_of, everything=asked.all_scores, plain=asked.plain)

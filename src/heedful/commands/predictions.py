@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from heedful import files
 from heedful.errors import UserError
-from heedful.judging import AnyJudge, judge_all, row_of
+from heedful.judging import AnyJudge, judge_all, prediction_row
 from heedful.spreadsheets import cell
 
 ENDINGS = (".jsonl", ".csv")
@@ -43,7 +43,7 @@ class PredictionsFile:
         Raises:
             UserError: with ``resume`` but not ``overwrite``, the file exists with other contents.
         """
-        rows = (row_of(judge, judged) for judged in judge_all(judge, answered))
+        rows = (prediction_row(judge, judged) for judged in judge_all(judge, answered))
         lines = _csv_rows if self.path.suffix.lower() == ".csv" else _json_lines
         with files.new_file(self.path, overwrite=self.overwrite or self.resume) as partial:
             with partial.open(

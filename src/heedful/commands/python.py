@@ -18,7 +18,7 @@ from heedful.commands import train as training
 from heedful.commands.predictions import PredictionsFile
 from heedful.commands.report import seed_of
 from heedful.errors import (
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     UserError,
     as_arguments,
     naming_arguments,
@@ -29,7 +29,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
 from heedful.models import loading
-from heedful.predictor import Asked, Predictor, with_options
+from heedful.predictor import PredictInput, Predictor, with_options
 from heedful.reading.frames import Data, as_files, naming_rows
 from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report
@@ -171,13 +171,13 @@ def evaluate(
         elif resume:
             raise UserError("resume is for the file of predictions")
         predictor = Predictor.load(run, _settings(PredictSettings, values))
-        predictor.score_by(_settings(ScoreSettings, values))
+        predictor.set_score_settings(_settings(ScoreSettings, values))
         return evaluation.evaluate(folder, files, columns, predictor, say, file, output)
 
 
 def explain(
     run: str | os.PathLike[str] | Predictor,
-    text: Asked,
+    text: PredictInput,
     **options: Unpack[ExplainOptions],
 ) -> Explanation:
     """Attribute a prediction to its input tokens, like ``heedful explain``.
@@ -245,7 +245,7 @@ def report(
         files = stack.enter_context(as_files(data, columns=columns))
         labelled = reporting.LabelledData(paths=files, columns=columns)
         predictor = Predictor.load(run, settings)
-        predictor.score_by(scoring)
+        predictor.set_score_settings(scoring)
         return reporting.report_on_data(folder, predictor, labelled, seed=seed, say=say)
 
 
@@ -284,7 +284,7 @@ def compare(
         scoring = _settings(ScoreSettings, values)
         predictors = Predictor.load(first, settings), Predictor.load(second, settings)
         for predictor in predictors:
-            predictor.score_by(scoring)
+            predictor.set_score_settings(scoring)
         return comparing.compare(
             names, predictors, files, columns, metric=metric, seed=seed, say=say
         )
@@ -298,7 +298,7 @@ def _for_python(say: Say) -> Say:
     """
     if not callable(say):
         raise UserError(
-            f"say is {shorten(repr(say), LONGEST_NAME)}: expected a function that takes a line, "
+            f"say is {shorten(repr(say), MAX_NAME_LENGTH)}: expected a function that takes a line, "
             "such as print; for silence give say=lambda line: None"
         )
     return lambda line: say(as_arguments(naming_rows(line)))

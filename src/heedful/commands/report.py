@@ -9,12 +9,12 @@ from heedful.checkpoints.runs import RECORD, is_finished, read_record
 from heedful.commands.evaluate import METRICS, labelled_records
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
-from heedful.interop import foreign_record
+from heedful.interop import external_record
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
+from heedful.reports.attributions import explain_answers
 from heedful.reports.document import Report, Scored, report
 from heedful.reports.observation import Observation
-from heedful.reports.why import explained
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Say
 from heedful.tasks import read_task
@@ -36,11 +36,11 @@ def report_of_folder(run: Path) -> Report:
     Raises:
         UserError: the folder is not a run folder, or a file in it is damaged.
     """
-    record = foreign_record(run) or read_record(run)
-    metrics = files.read_json_if_there(run / METRICS)
+    record = external_record(run) or read_record(run)
+    metrics = files.read_json_or_empty(run / METRICS)
     # A run saves what its task has learnt only at the end of the training.
     unfinished = (run / RECORD).is_file() and not is_finished(run)
-    card = "Its training has not finished." if unfinished else read_task(record, run).card()
+    card = "Its training has not finished." if unfinished else read_task(record, run).model_card()
     return report(run, record, card, None, metrics)
 
 
@@ -68,12 +68,12 @@ def report_on_data(
     observation = Observation(task.judge())
     with labelled_records(predictor, data.paths, data.columns, say) as records:
         evaluation = Evaluation(predictor, records)
-        observation.watch(evaluation)
+        observation.update(evaluation)
         scores = evaluation.scores()
     names = [data_name(path) for path in data.paths]
-    why = explained(predictor, observation.worth_explaining)
+    why = explain_answers(predictor, observation.worth_explaining)
     scored = Scored(data=names, scores=scores, observation=observation, why=why, seed=seed)
-    return report(run, predictor.record, task.card(), scored, {})
+    return report(run, predictor.record, task.model_card(), scored, {})
 
 
 def path_of(run: Path, out: Path | None) -> Path:

@@ -30,7 +30,7 @@ def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likel
         predictor.task,
         predictor.tokenizer,
         max_length=predictor.max_length,
-        batch_tokens=predictor.tokens_at_once(predictor.settings),
+        batch_tokens=predictor.max_batch_tokens(predictor.settings),
         batch_size=predictor.settings.batch_size,
         device=predictor.device,
     )

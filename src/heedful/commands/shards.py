@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from heedful.batches import Example, Fitted
 from heedful.predictor import Predictor
-from heedful.reading.ahead import one_ahead
+from heedful.reading.prefetch import prefetch_one
 from heedful.task import Answer
 from heedful.training import ranks
 
@@ -71,7 +71,7 @@ def shards(
             yield from predictor.encoded(share, settings)
             yield sha256.hexdigest()
 
-    chunks = one_ahead(work()) if ahead else work()
+    chunks = prefetch_one(work()) if ahead else work()
     while True:
         rows: list[Row] = []
         shard_digest: str | None = None

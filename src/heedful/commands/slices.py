@@ -19,7 +19,7 @@ from heedful import files
 from heedful.commands import pip
 from heedful.errors import UserError
 from heedful.sources import SlicedModel, models_folders
-from heedful.training.watch import lives
+from heedful.training.watchdog import lives
 
 _CHUNK = 2**20
 _SLICE_MEGABYTES = 100

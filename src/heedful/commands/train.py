@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.checkpoints.opening import after_restart
 from heedful.checkpoints.runs import RunRecord
-from heedful.commands.retell import FOLDER, retell
+from heedful.commands.teacher_targets import FOLDER, generate_targets
 from heedful.evaluation import score_records
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
@@ -39,7 +39,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
         device=training.device,
         long_text=run.dev_rule(recipe),
         batch_tokens=training.answer_tokens,
-        beam=kind.dev_beam,
+        beam=kind.eval_num_beams,
     )
 
     def score(start: Start, record: RunRecord, records: Iterable[Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
             say = _discard
         recipe = with_objective(recipe)
         recipe = replace(recipe, run=after_restart(recipe.run, first=ranks.is_first()))
-        outcome = run.train(kind, recipe, score=score, retell=retell, say=say)
+        outcome = run.train(kind, recipe, score=score, retell=generate_targets, say=say)
         if ranks.is_first():
             shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)
     return outcome

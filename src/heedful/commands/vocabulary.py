@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from heedful.errors import UserError, listed
-from heedful.files import new_folder, refuse_if_read, write_json
+from heedful.errors import UserError, join_names
+from heedful.files import check_not_input, new_folder, write_json
 from heedful.reading.lines import check_file, read_lines, source_name
 from heedful.settings import VocabularySettings
 from heedful.tokens import (
@@ -19,7 +19,7 @@ from heedful.tokens import (
     load_encoder_tokenizer,
     wordpiece_folder,
 )
-from heedful.tokens.folder import COMPILED, CONFIG
+from heedful.tokens.folder import CONFIG, TOKENIZER_JSON
 from heedful.tokens.learning import (
     FRAMINGS,
     count_words,
@@ -59,14 +59,14 @@ def learn(
     """
     if out.exists() and not overwrite:  # check before reading the files
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
-    ours = wordpiece_folder.FILES | bytelevel_folder.FILES | {COMPILED}
+    ours = wordpiece_folder.FILES | bytelevel_folder.FILES | {TOKENIZER_JSON}
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - ours):
         raise UserError(f"--out {out} holds other files than a vocabulary; choose another folder")
     if not files:
         raise UserError("no text file given")
     for path in files:
         check_file(path)
-    refuse_if_read("--out", out, files)
+    check_not_input("--out", out, files)
     tokenizer = _KINDS[settings.kind](
         counted(_lines(files, settings.encoding), "lines read"), settings
     )
@@ -98,7 +98,7 @@ def _unigram(texts: Iterable[str], settings: VocabularySettings) -> Tokenizer:
     with TemporaryDirectory() as name:
         folder = Path(name)
         compiled = learn_unigram(texts, size=settings.size, arch=settings.family)
-        write_json(folder / COMPILED, compiled)
+        write_json(folder / TOKENIZER_JSON, compiled)
         write_json(folder / CONFIG, {"tokenizer_class": FRAMINGS[settings.family].tokenizer})
         return load_encoder_tokenizer(folder)
 
@@ -127,4 +127,4 @@ def _lines(files: Sequence[Path], encoding: str) -> Iterator[str]:
             is_blank = is_blank and not line.strip()
             yield line.rstrip("\r\n")
     if is_blank:
-        raise UserError(f"{listed([source_name(path) for path in files])}: no words in there")
+        raise UserError(f"{join_names([source_name(path) for path in files])}: no words in there")

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.compiled.terms import LaidOutTerms
+from heedful.compiled.position_terms import LaidOutTerms
 from heedful.layers.blocksparse import BlockSparse
 
 _CHUNK_WEIGHTS = 2**19

@@ -2,7 +2,7 @@
 
 Prompts of any lengths are processed as one packed batch, without padding, and continued in
 parallel. The keys and values of a token are stored once, however many hypotheses share it: see
-``layers/tree.py``.
+``layers/tree_cache.py``.
 
 Shapes: B items, N hypotheses, W largest number of hypotheses per item, S longest prompt, T tokens
 of all prompts, M nodes of an item, H heads, K head width, D model width, V vocabulary.
@@ -18,13 +18,13 @@ from torch import Tensor
 
 from heedful.compiled.attention import attend
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.few import Biases, score_few
 from heedful.compiled.linear import Linears
+from heedful.compiled.newest_tokens import Biases, score_newest
 from heedful.compiled.packing import pack
 from heedful.compiled.watch import Watch
-from heedful.layers.tree import Grid, Tree
+from heedful.layers.tree_cache import Grid, Tree
 from heedful.models.encoder import Encoder
-from heedful.models.with_head import WithHead, language_head
+from heedful.models.with_head import ModelWithHead, language_head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,7 +54,7 @@ class CompiledCausalLM:
 
     def __init__(
         self,
-        model: WithHead,
+        model: ModelWithHead,
         stack: CompiledStack,
         blocks: Sequence[CompiledBlock],
         linears: Linears,
@@ -100,8 +100,8 @@ class CompiledCausalLM:
             self._read(prompts[nonempty, :longest], real[nonempty], nonempty, nodes)
         tree = Tree(
             nodes=nodes,
-            seen=real.numpy(),
-            newest=items[:, None],
+            node_mask=real.numpy(),
+            newest_nodes=items[:, None],
             grid=Grid.of(items, batch),
             length=longest,
         )
@@ -132,21 +132,21 @@ class CompiledCausalLM:
                 hidden = block.feed_forward(block.mix(mixed, hidden))
 
     def step(self, tokens: Tensor, state: CausalLMState) -> tuple[Tensor, CausalLMState]:
-        """Return the scores of the next tokens; see ``decoding.search.NextScores``."""
+        """Return the scores of the next tokens; see ``decoding.search.ScoreFunction``."""
         tree = state.tree.grow()
-        positions = torch.from_numpy(tree.seen.sum(1) - 1)  # (N,)
+        positions = torch.from_numpy(tree.node_mask.sum(1) - 1)  # (N,)
         hidden = self._embed(tokens[:, None], positions[:, None])[:, 0]  # (N, D)
-        hidden = tree.grid.spread(hidden).flatten(0, 1)  # (B * W, D)
+        hidden = tree.grid.scatter(hidden).flatten(0, 1)  # (B * W, D)
         biases = Biases(torch.from_numpy(tree.mask), hidden.dtype)
         for number, block in enumerate(self.blocks):
             mixed = block.attend_newest(hidden, number, tree, biases)
             hidden = block.feed_forward(block.mix(mixed, hidden))
         if self.norm is not None:
             hidden = F.layer_norm(hidden, *self.norm)
-        hidden = tree.grid.collect(hidden.view(tree.grid.batch, tree.grid.width, -1))
+        hidden = tree.grid.gather(hidden.view(tree.grid.batch, tree.grid.width, -1))
         if self.head.transform is not None:
             hidden = self.head.transform(hidden)
-        return score_few(self.score, hidden), CausalLMState(tree=tree)
+        return score_newest(self.score, hidden), CausalLMState(tree=tree)
 
     def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Return embeddings of tokens of shape (B, S), given the number of tokens before each."""

@@ -13,16 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.compiled.encoder import CompiledBlock
-from heedful.compiled.few import Biases, attend_few, score_few
-from heedful.compiled.linear import Linears, joined
+from heedful.compiled.linear import Linears, concatenated
+from heedful.compiled.newest_tokens import Biases, attend_newest, score_newest
 from heedful.compiled.residual import CompiledResidual, Norm
 from heedful.compiled.watch import Watch
 from heedful.layers.block import Block
 from heedful.layers.positions import sinusoids
-from heedful.layers.tree import Tree
+from heedful.layers.tree_cache import Tree
 from heedful.models.transformer.model import Transformer
 from heedful.models.transformer.state import SearchState
-from heedful.models.translation import uncovered
+from heedful.models.translation import initial_coverage
 
 
 class CompiledDecoder:
@@ -36,10 +36,10 @@ class CompiledDecoder:
     def __init__(self, model: Transformer, linears: Linears) -> None:
         attentions = [block.crossattention.self for block in model.decoder.blocks]
         parts = [part for attention in attentions for part in (attention.key, attention.value)]
-        self.aligning = model.aligning
+        self.aligning = model.alignment_layer
         activation = model.config.activation_function
         self.blocks = [_DecoderBlock(block, activation, linears) for block in model.decoder.blocks]
-        self.memory = linears.after_any(*joined(parts))
+        self.memory = linears.after_any(*concatenated(parts))
         norm = model.decoder.layer_norm
         self.norm = None if norm is None else Norm.of(norm)
         self.table, self.scale = model.target_table.weight.detach(), model.scale
@@ -71,27 +71,31 @@ class CompiledDecoder:
             crosses.append(part.permute(2, 0, 3, 1, 4).contiguous())
         return SearchState(
             tree=Tree.start(batch, heads=heads, head_width=head_width, like=crosses[0]),
-            crosses=crosses,
+            cross_key_values=crosses,
             cross_mask=None if mask is None else mask.clone(),
-            coverage=uncovered(encoded, None if mask is None else mask[:, 0, 0]) if cover else None,
+            coverage=initial_coverage(encoded, None if mask is None else mask[:, 0, 0])
+            if cover
+            else None,
         )
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Return the scores of the next tokens; see ``decoding.search.NextScores``."""
+        """Return the scores of the next tokens; see ``decoding.search.ScoreFunction``."""
         tree = state.tree.grow()
-        hidden = self._embed(tree.grid.spread(tokens).flatten(), tree.length - 1)  # (B * W, D)
+        hidden = self._embed(tree.grid.scatter(tokens).flatten(), tree.length - 1)  # (B * W, D)
         biases = Biases(torch.from_numpy(tree.mask), hidden.dtype)  # (B, W, M)
         padding = state.cross_mask
         crossing = Biases(None if padding is None else padding[:, 0], hidden.dtype)  # (B, 1, E)
         coverage = state.coverage
         for number, block in enumerate(self.blocks):
-            hidden, weights = block(hidden, number, tree, biases, state.crosses[number], crossing)
+            hidden, weights = block(
+                hidden, number, tree, biases, state.cross_key_values[number], crossing
+            )
             if coverage is not None and number == self.aligning:
-                coverage = coverage + tree.grid.collect(weights.mean(1))
+                coverage = coverage + tree.grid.gather(weights.mean(1))
         if self.norm is not None:
             hidden = F.layer_norm(hidden, *self.norm)
-        hidden = tree.grid.collect(hidden.view(tree.grid.batch, tree.grid.width, -1))
-        return score_few(self.score, hidden), replace(state, tree=tree, coverage=coverage)
+        hidden = tree.grid.gather(hidden.view(tree.grid.batch, tree.grid.width, -1))
+        return score_newest(self.score, hidden), replace(state, tree=tree, coverage=coverage)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
         if position >= len(self.positions):
@@ -141,5 +145,5 @@ class _DecoderBlock:
         inner = self.inner
         hidden = inner.mix(inner.attend_newest(hidden, number, tree, biases), hidden)
         query = self.query(self.cross.source(hidden))
-        mixed, weights = attend_few(query, cross, crossing, inner.head_width)
+        mixed, weights = attend_newest(query, cross, crossing, inner.head_width)
         return inner.feed_forward(self.cross(mixed, hidden)), weights

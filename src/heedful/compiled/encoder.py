@@ -15,20 +15,26 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled.attention import Group, attend
-from heedful.compiled.few import Biases, attend_few
 from heedful.compiled.linear import Linear, Linears
-from heedful.compiled.packing import Packing, is_broken, pack, pack_unbroken, seen_from_first
-from heedful.compiled.relative import Told
+from heedful.compiled.newest_tokens import Biases, attend_newest
+from heedful.compiled.packing import (
+    Packing,
+    has_inner_padding,
+    pack,
+    pack_padded_sides,
+    padding_of_causal,
+)
+from heedful.compiled.position_terms import compiled_terms
+from heedful.compiled.relative import SharedRelations
 from heedful.compiled.residual import CompiledResidual, Norm
-from heedful.compiled.terms import compiled_terms
 from heedful.compiled.watch import Watch
 from heedful.layers.block import Block, Context
-from heedful.layers.cache import Past
+from heedful.layers.cache import KVCache
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
 from heedful.layers.positions import Relations
 from heedful.layers.stack import Stack, StackOutput
-from heedful.layers.tree import Tree
+from heedful.layers.tree_cache import Tree
 
 
 class CompiledBlock:
@@ -79,8 +85,8 @@ class CompiledBlock:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
-        numbers: Tensor | Told | None = None,
-        asking: Tensor | None = None,
+        numbers: Tensor | SharedRelations | None = None,
+        query_states: Tensor | None = None,
     ) -> Tensor:
         """Compute all tokens, shape (N, D), or only the first of each sequence, shape (B, D).
 
@@ -90,13 +96,13 @@ class CompiledBlock:
             firsts: indices of the first tokens, to compute only these. Shape (B,).
             bias: see ``attend``; for all heads, including pruned ones.
             numbers: input of the position terms of all blocks; see ``Terms.laid_out``.
-            asking: hidden states that query ``hidden`` and replace it as the residual. Shape (N,
-                D).
+            query_states: hidden states that query ``hidden`` and replace it as the residual.
+                Shape (N, D).
         """
         source = self.mix.source(hidden)
         memory = self.project(source)
-        if asking is not None:
-            hidden, source = asking, self.mix.source(asking)
+        if query_states is not None:
+            hidden, source = query_states, self.mix.source(query_states)
         if firsts is not None:
             hidden, source = hidden[firsts], source[firsts]
         if self.query is None:
@@ -139,7 +145,7 @@ class CompiledBlock:
         query, new = self.read(hidden)
         grid, heads = tree.grid, len(self.heads)
         memory = tree.fill(number, new.view(grid.batch, grid.width, 2, heads, self.head_width))
-        return attend_few(query, memory, biases, self.head_width)[0]
+        return attend_newest(query, memory, biases, self.head_width)[0]
 
     def feed_forward(self, hidden: Tensor) -> Tensor:
         """Return the output of the block. Shape (N, D).
@@ -150,12 +156,14 @@ class CompiledBlock:
         return self.narrow(self.widen(self.narrow.source(hidden)), hidden)
 
 
-def _shared_relations(relations: Relations, packing: Packing, longest: int) -> Told:
-    """Return the distances and segments of the packed tokens; see ``Told``."""
+def _shared_relations(relations: Relations, packing: Packing, longest: int) -> SharedRelations:
+    """Return the distances and segments of the packed tokens; see ``SharedRelations``."""
     spare = (relations.vectors.shape[1] + 1) // 2 - longest
     vectors = relations.vectors[0, spare : spare + 2 * longest - 1]
-    types = relations.types
-    return Told(vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0])
+    types = relations.segment_ids
+    return SharedRelations(
+        vectors, None if types is None else packing.of_tokens(types[..., None])[:, 0]
+    )
 
 
 def _add_convolution(
@@ -200,7 +208,7 @@ class CompiledStack(nn.Module):
         causal: whether attention is causal.
     """
 
-    attends_to_texts: ClassVar[bool] = False
+    supports_packing: ClassVar[bool] = False
     """See ``Stack``. A compiled stack removes padding in its own way."""
 
     def __init__(
@@ -213,7 +221,7 @@ class CompiledStack(nn.Module):
         self.blocks = blocks
         self.kernel = kernel
         # Removing padding must not change the distances between tokens.
-        self.unbroken = (
+        self.needs_contiguous = (
             stack.relative_attention_bias is not None
             or stack.convolution is not None
             or any(block.terms is not None or block.sparse is not None for block in blocks)
@@ -227,13 +235,13 @@ class CompiledStack(nn.Module):
         *,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
-        past: Sequence[Past] | None = None,
+        past: Sequence[KVCache] | None = None,
         memory: Sequence[Tensor] | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
         recompute: bool = False,
         only_first: bool = False,
-        asking: Tensor | None = None,
+        query_offset: Tensor | None = None,
     ) -> StackOutput:
         """Compute all blocks; see ``Stack``."""
         mask = context.mask
@@ -242,11 +250,11 @@ class CompiledStack(nn.Module):
             head_mask is not None
             or past is not None
             or memory is not None
-            or (context.relations is not None and not context.relations.whole)
+            or (context.relations is not None and not context.relations.full_attention)
             or weights_of
             or need_states
             or context.need_cache
-            or context.encoded is not None
+            or context.encoder_hidden_states is not None
             or context.packing is not None
             or (only_first and self.causal)
             or torch.is_grad_enabled()
@@ -257,7 +265,7 @@ class CompiledStack(nn.Module):
             if context.relations is None:
                 packing = self._packing(mask, batch, length)
             else:
-                packing = pack_unbroken(context.relations.real, batch, length)
+                packing = pack_padded_sides(context.relations.token_mask, batch, length)
         if packing is None:
             output: StackOutput = self.plain(
                 hidden,
@@ -270,12 +278,14 @@ class CompiledStack(nn.Module):
                 need_states=need_states,
                 recompute=recompute,
                 only_first=only_first,
-                asking=asking,
+                query_offset=query_offset,
             )
             return output
         return StackOutput(
             states=(
-                self._compute(hidden, packing, asking, context.relations, only_first=only_first),
+                self._compute(
+                    hidden, packing, query_offset, context.relations, only_first=only_first
+                ),
             ),
             attentions=None,
             cross_attentions=None,
@@ -296,10 +306,10 @@ class CompiledStack(nn.Module):
             return None
         if mask.shape[2] == 1:
             tokens = mask[:, 0, 0]
-            if self.unbroken and is_broken(tokens):
+            if self.needs_contiguous and has_inner_padding(tokens):
                 return None
             return pack(tokens, batch, length)
-        left = seen_from_first(mask)
+        left = padding_of_causal(mask)
         if left is None:
             return None
         return pack(None if bool(left.all()) else left.expand(batch, -1), batch, length)
@@ -308,7 +318,7 @@ class CompiledStack(nn.Module):
         self,
         hidden: Tensor,
         packing: Packing,
-        asking: Tensor | None,
+        query_offset: Tensor | None,
         relations: Relations | None,
         *,
         only_first: bool,
@@ -319,7 +329,7 @@ class CompiledStack(nn.Module):
         groups, plain = packing.groups, self.plain
         longest = max(group.length for group in groups)
         bias: Tensor | None = None
-        numbers: Tensor | Told | None = None
+        numbers: Tensor | SharedRelations | None = None
         if plain.relative_attention_bias is not None:
             bias = plain.relative_attention_bias.bias(longest, longest)[0]
         if plain.distances is not None:
@@ -329,10 +339,12 @@ class CompiledStack(nn.Module):
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             firsts = packing.firsts if only_first and last else None
-            if asking is None or not last:
+            if query_offset is None or not last:
                 tokens = block(tokens, groups, firsts, bias, numbers)
             else:
-                query = tokens + packing.of_tokens(asking.expand(hidden.shape)).to(tokens.dtype)
+                query = tokens + packing.of_tokens(query_offset.expand(hidden.shape)).to(
+                    tokens.dtype
+                )
                 query = block(tokens, groups, firsts, bias, numbers, query)
                 tokens = block(tokens, groups, firsts, bias, numbers, query)
             if plain.convolution is not None and number == 0:

@@ -18,14 +18,14 @@ from torch import Tensor
 
 from heedful.compiled import kernels
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.layers.probing import why_not
+from heedful.layers.kernel_check import kernel_error
 
 _MAX_INT8 = 127
 _ZERO_POINT = 128
 """Zero point of uint8 inputs: the kernel is only fast for unsigned inputs."""
 _ROUNDING_OFFSET = 1.5 * 2**23
 """Added to a small float32, it leaves an integer in the last bits, rounded half to even."""
-TOGETHER = 256
+CHUNK_ROWS = 256
 """Rows per chunk where several passes are needed; a chunk stays in a core's cache."""
 _MIN_RANGE = 1e-30
 """Replaces the absolute maximum of a row of zeros."""
@@ -40,7 +40,7 @@ def _weight_zero_point() -> Tensor:
     return torch.zeros(1, dtype=torch.int64)
 
 
-def products(device: torch.device) -> tuple[bool, str]:
+def is_supported(device: torch.device) -> tuple[bool, str]:
     """Return whether a device multiplies int8 correctly and fast, and the reason."""
     if device.type != "cpu":
         return False, "int8 is for CPUs"
@@ -57,12 +57,12 @@ def _why_unsupported() -> str | None:
     products overflows. A test computation detects this. The instruction set detects kernels that
     are correct but slow.
     """
-    reason = why_not(_large_sums_agree)
+    reason = kernel_error(_large_sums_agree)
     if reason is not None:
         return f"sums of products of int8 are wrong on this CPU ({reason})"
     if not _has_instructions():
         return "the CPU has no instructions for sums of products of int8, and would emulate them"
-    return why_not(_layers_agree)
+    return kernel_error(_layers_agree)
 
 
 def _large_sums_agree() -> bool:
@@ -95,14 +95,14 @@ def _layers_agree() -> bool:
     plain = F.linear(hidden, weight, bias)
     with torch.inference_mode():
         differences = [
-            RowLinear(weight, bias)(hidden, residual) - plain - residual,
-            RowLinear(weight, None)(hidden) - plain + bias,
+            DynamicInt8Linear(weight, bias)(hidden, residual) - plain - residual,
+            DynamicInt8Linear(weight, None)(hidden) - plain + bias,
         ]
         steps = hidden.abs().amax(0) / _MAX_INT8
         for activation in kernels.FUSED:
             expected = plain if activation is None else ACTIVATIONS[activation](plain)
             differences += [
-                StepLinear(weight, bias, steps, activation, dtype)(hidden).float() - expected
+                StaticInt8Linear(weight, bias, steps, activation, dtype)(hidden).float() - expected
                 for dtype in (torch.float32, torch.bfloat16)
             ]
     # Sums of 40 products of values around 1, each with an error of up to 1 percent of the largest.
@@ -151,7 +151,7 @@ def _multiply(
     return product
 
 
-class StepLinear:
+class StaticInt8Linear:
     """A linear layer with static quantisation of its inputs; out-of-range values are clipped.
 
     Args:
@@ -179,11 +179,11 @@ class StepLinear:
 
     def __call__(self, hidden: Tensor, residual: Tensor | None = None) -> Tensor:
         """Return shape (N, O) for shape (N, I); see ``Linear``."""
-        if len(hidden) <= TOGETHER:
+        if len(hidden) <= CHUNK_ROWS:
             quantised = self._quantise(hidden)
         else:
             quantised = torch.cat(
-                [self._quantise(chunk) for chunk in torch.split(hidden, TOGETHER)]
+                [self._quantise(chunk) for chunk in torch.split(hidden, CHUNK_ROWS)]
             )
         product = _multiply(
             quantised, self.packed, self.steps, self.bias, self.activation, self.dtype
@@ -196,7 +196,7 @@ class StepLinear:
         return steps.add_(_ROUNDING_OFFSET + _ZERO_POINT).view(torch.int32).to(torch.uint8)
 
 
-class RowLinear:
+class DynamicInt8Linear:
     """A linear layer with dynamic quantisation: one step per input row.
 
     Args:

@@ -19,8 +19,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from heedful.compiled.int8 import TOGETHER, RowLinear, StepLinear
-from heedful.compiled.linear import joined
+from heedful.compiled.int8 import CHUNK_ROWS, DynamicInt8Linear, StaticInt8Linear
+from heedful.compiled.linear import concatenated
 from heedful.layers.block import Block
 
 _ROWS, _LENGTH, _LONGEST = 8, 48, 512
@@ -42,7 +42,7 @@ class Int8Linears:
         dtype: dtype of attention.
     """
 
-    together: int | None = TOGETHER
+    together: int | None = CHUNK_ROWS
 
     def __init__(self, largest: Mapping[nn.Module, Tensor], dtype: torch.dtype) -> None:
         self.largest = largest
@@ -50,15 +50,15 @@ class Int8Linears:
 
     def after_norm(
         self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
-    ) -> StepLinear:
+    ) -> StaticInt8Linear:
         """See ``Linears``."""
         steps = _steps(self.largest[layers[0]])
         dtype = self.dtype if activation is None else torch.float32
-        return StepLinear(*joined(layers, factor), steps, activation, dtype)
+        return StaticInt8Linear(*concatenated(layers, factor), steps, activation, dtype)
 
-    def after_any(self, weight: Tensor, bias: Tensor | None) -> RowLinear:
+    def after_any(self, weight: Tensor, bias: Tensor | None) -> DynamicInt8Linear:
         """See ``Linears``."""
-        return RowLinear(weight, bias)
+        return DynamicInt8Linear(weight, bias)
 
 
 def _steps(largest: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ def _steps(largest: Tensor) -> Tensor:
     return ratio * (largest / ratio).max() * _HEADROOM / 127
 
 
-def random_rows(
+def calibration_rows(
     begin: Sequence[int], end: Sequence[int], *, vocab_size: int, positions: int | None
 ) -> list[Tensor]:
     """Draw random calibration tokens from a fixed seed.
@@ -94,14 +94,14 @@ def random_rows(
 
 
 @torch.inference_mode()
-def largest_numbers(
+def absolute_maxima(
     blocks: Iterable[Block], compute: Callable[[], None]
 ) -> dict[nn.Module, Tensor]:
     """Measure the absolute maximum of each input channel of the layers after a normalisation.
 
     Args:
         blocks: the uncompiled blocks, in evaluation mode.
-        compute: runs the blocks on calibration tokens; see ``random_rows``.
+        compute: runs the blocks on calibration tokens; see ``calibration_rows``.
 
     Returns:
         The maxima for each of these layers. Each of shape (D,).

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.layers.probing import why_not
+from heedful.layers.kernel_check import kernel_error
 
 PLAIN = "plain"
 PACKED = "packed"
@@ -57,7 +57,7 @@ def multiply_and_add(
     return product
 
 
-def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
+def encoder_kernel(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
     """Return the kernel for encoders, and the reason.
 
     Args:
@@ -74,7 +74,7 @@ def of_encoders(dtype: torch.dtype, device: torch.device) -> tuple[str, str]:
 @cache
 def _wrong_with_packed(dtype: torch.dtype) -> str | None:
     """Return why products of packed weights do not work in a dtype, or None if they do."""
-    return why_not(lambda: _products_agree(dtype))
+    return kernel_error(lambda: _products_agree(dtype))
 
 
 def _products_agree(dtype: torch.dtype) -> bool:

@@ -91,7 +91,7 @@ class PackedLinear:
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
 
 
-class AlikeLinears:
+class UniformLinears:
     """Compiles all layers in the same way; see ``Linears``.
 
     Args:
@@ -110,14 +110,14 @@ class AlikeLinears:
         self, layers: Sequence[nn.Linear], factor: float = 1.0, activation: str | None = None
     ) -> Linear:
         """See ``Linears``."""
-        return self.kind(*joined(layers, factor), activation)
+        return self.kind(*concatenated(layers, factor), activation)
 
     def after_any(self, weight: Tensor, bias: Tensor | None) -> Linear:
         """See ``Linears``."""
         return self.kind(weight, bias, None)
 
 
-def joined(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:
+def concatenated(layers: Sequence[nn.Linear], factor: float = 1.0) -> tuple[Tensor, Tensor | None]:
     """Return the concatenated weights and biases of layers with a common input.
 
     Args:

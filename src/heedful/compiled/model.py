@@ -10,15 +10,15 @@ from heedful.compiled import int8, kernels
 from heedful.compiled.causal_lm import CompiledCausalLM
 from heedful.compiled.decoder import CompiledDecoder
 from heedful.compiled.encoder import CompiledBlock, CompiledStack
-from heedful.compiled.int8_layers import Int8Linears, largest_numbers
-from heedful.compiled.linear import AlikeLinears, Linears, PackedLinear
+from heedful.compiled.int8_layers import Int8Linears, absolute_maxima
+from heedful.compiled.linear import Linears, PackedLinear, UniformLinears
 from heedful.layers.block import Block
 from heedful.models.body import Body
 from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
 from heedful.models.model import Model
 from heedful.models.transformer.model import Transformer
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 Rows = Callable[[], Sequence[Tensor]]
 """Returns batches of token ids, each of shape (B, S), or of pixels."""
@@ -43,7 +43,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     Args:
         model: the model, in the dtype and on the device to compute with.
         int8_rows: returns calibration tokens to quantise a float32 model to int8; see
-            ``random_rows``. None keeps the dtype of the model.
+            ``calibration_rows``. None keeps the dtype of the model.
     """
     body = model.body
     if isinstance(model, Transformer):
@@ -52,8 +52,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
         return Compiled(model, kernels.PLAIN, obstacle)
     assert isinstance(body, Body)
     causal = isinstance(body, Encoder) and body.config.is_decoder
-    generates = causal and isinstance(model, WithHead) and hasattr(model, "generate")
-    enhanced = isinstance(body, Encoder) and body.asks_with_positions
+    generates = causal and isinstance(model, ModelWithHead) and hasattr(model, "generate")
+    enhanced = isinstance(body, Encoder) and body.queries_add_positions
     if int8_rows is not None and enhanced:
         return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
     kernel, reason = _kernel(next(model.parameters()), int8_rows)
@@ -64,15 +64,15 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     last = body.encoder.blocks[-1]
     only_first = head is not None and reads_first(head) and body.encoder.blocks.count(last) == 1
     separate_query = last if (only_first or enhanced) and not causal else None
-    linears: Linears = AlikeLinears(PackedLinear)
+    linears: Linears = UniformLinears(PackedLinear)
     if int8_rows is not None:
         linears = _int8(body, int8_rows(), generates=generates)
     blocks = _blocks(body, linears, separate_query, causal=causal)
     stack = CompiledStack(body.encoder, blocks, kernel, causal=causal)
-    compiled = model.with_body(body.with_part("encoder", stack))
+    compiled = model.with_body(body.with_submodule("encoder", stack))
     if generates:
-        assert isinstance(model, WithHead)
-        assert isinstance(compiled, WithHead)
+        assert isinstance(model, ModelWithHead)
+        assert isinstance(compiled, ModelWithHead)
         compiled.compiled_steps = CompiledCausalLM(model, stack, blocks, linears)
     return Compiled(compiled, kernel, reason)
 
@@ -80,17 +80,17 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
 def _without_padding(model: Model, reason: str) -> Compiled:
     """Return a model that removes padding, if the GPU has a kernel for packed texts."""
     body = model.body
-    if not (isinstance(body, Encoder) and body.encoder.attends_to_texts):
+    if not (isinstance(body, Encoder) and body.encoder.supports_packing):
         return Compiled(model, kernels.PLAIN, reason)
     why = "the GPU attends to texts one after the other"
-    return Compiled(model.with_body(body.without_padding()), kernels.UNPADDED, why)
+    return Compiled(model.with_body(body.packed()), kernels.UNPADDED, why)
 
 
 def _kernel(weight: Tensor, int8_rows: Rows | None) -> tuple[str, str]:
     """Return the kernel for weights like this one, and the reason."""
     if int8_rows is None:
-        return kernels.of_encoders(weight.dtype, weight.device)
-    supported, reason = int8.products(weight.device)
+        return kernels.encoder_kernel(weight.dtype, weight.device)
+    supported, reason = int8.is_supported(weight.device)
     return kernels.INT8 if supported else kernels.PLAIN, reason
 
 
@@ -120,24 +120,24 @@ def _int8(body: Body, rows: Sequence[Tensor], *, generates: bool) -> Int8Linears
     bf16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     # A generating model stores keys and values in the dtype of its hidden states.
     dtype = torch.bfloat16 if bf16 and not generates else torch.float32
-    return Int8Linears(largest_numbers(body.encoder.distinct, compute), dtype)
+    return Int8Linears(absolute_maxima(body.encoder.distinct, compute), dtype)
 
 
 def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled:
     kernel, reason = _kernel(next(model.encoder.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
-    linears = AlikeLinears(PackedLinear)
+    linears = UniformLinears(PackedLinear)
     if int8_rows is not None:
         # Ranges measured on random tokens are too small for real texts, and clipping in one token
         # can change the rest of the text. So each token has a quantisation step of its own.
-        linears = AlikeLinears(int8.RowLinear, int8.TOGETHER)
+        linears = UniformLinears(int8.DynamicInt8Linear, int8.CHUNK_ROWS)
     activation = model.config.activation_function
     blocks = [
         CompiledBlock(block, activation, linears, query_apart=False)
         for block in model.encoder.blocks
     ]
     encoder = CompiledStack(model.encoder, blocks, kernel)
-    compiled = model.with_part("encoder", encoder)
+    compiled = model.with_submodule("encoder", encoder)
     compiled.compiled_steps = CompiledDecoder(model, linears)
     return Compiled(compiled, kernel, reason)

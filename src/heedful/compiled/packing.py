@@ -59,14 +59,14 @@ def pack(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     return _pack_by_length(mask, batch, length)
 
 
-def pack_unbroken(mask: Tensor | None, batch: int, length: int) -> Packing | None:
+def pack_padded_sides(mask: Tensor | None, batch: int, length: int) -> Packing | None:
     """Like ``pack``, but allow padding on the left; None if a sequence has padding inside."""
-    if mask is not None and is_broken(mask):
+    if mask is not None and has_inner_padding(mask):
         return None
     return _pack_by_length(mask, batch, length)
 
 
-def is_broken(mask: Tensor) -> bool:
+def has_inner_padding(mask: Tensor) -> bool:
     """Return whether a sequence has padding between its tokens, or no token. Shape (B, S)."""
     return bool(((F.pad(mask, (1, 0))[:, :-1] < mask).sum(1) != 1).any())
 
@@ -106,7 +106,7 @@ def _round_up(tokens: Tensor) -> Tensor:
     return torch.cat([tokens, tokens[:1].expand(num_copies)]) if num_copies else tokens
 
 
-def seen_from_first(mask: Tensor) -> Tensor | None:
+def padding_of_causal(mask: Tensor) -> Tensor | None:
     """Return the padding mask contained in a causal mask.
 
     Args:

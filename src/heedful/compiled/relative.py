@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from heedful.layers.multihead import MultiHead
-from heedful.layers.relative import SegmentPositions, meet, shifted
+from heedful.layers.relative import SegmentPositions, products_with, relative_shift
 
 
-class Told(NamedTuple):
+class SharedRelations(NamedTuple):
     """Distances and segments of a call's tokens, shared by all blocks."""
 
     vectors: Tensor
@@ -30,7 +30,7 @@ class LaidOutSegments(NamedTuple):
     offset: Tensor
     """Added to the products. Shape (H, 1, 1 + R)."""
     types: Tensor | None
-    """See ``Told``."""
+    """See ``SharedRelations``."""
 
     def bias(self, query: Tensor, key: Tensor, tokens: slice) -> Tensor:
         """Return the bias of the scaled scores. Shape (B, H, T, T).
@@ -49,8 +49,8 @@ class LaidOutSegments(NamedTuple):
             kept = slice(1 + num_unneeded, self.table.shape[1] - num_unneeded)
             table = torch.cat([table[:, :1], table[:, kept]], 1)
             offset = torch.cat([offset[..., :1], offset[..., kept]], 2)
-        products = meet(query, table, offset)
-        bias = shifted(products, length)
+        products = products_with(query, table, offset)
+        bias = relative_shift(products, length)
         if self.types is None:
             return bias
         types = self.types[tokens].view(count, length)
@@ -70,7 +70,7 @@ class CompiledSegments:
     def __init__(self, heads: MultiHead, positions: SegmentPositions, dtype: torch.dtype) -> None:
         self.positions, self.query_bias, self.dtype = positions, heads.query.bias, dtype
 
-    def laid_out(self, told: Told) -> LaidOutSegments:
+    def laid_out(self, told: SharedRelations) -> LaidOutSegments:
         """Return the vectors to multiply the queries of a call with."""
         divided = told.types is not None
         tables = self.positions.table(self.query_bias, told.vectors, divided)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.compiled.linear import Linears, joined
+from heedful.compiled.linear import Linears, concatenated
 from heedful.layers.block import Residual
 
 
@@ -36,8 +36,8 @@ class CompiledResidual:
     """
 
     def __init__(self, residual: Residual, linears: Linears) -> None:
-        self.norm_before = residual.norm_before
-        self.dense = linears.after_any(*joined([residual.dense]))
+        self.norm_before = residual.is_pre_norm
+        self.dense = linears.after_any(*concatenated([residual.dense]))
         self.norm = Norm.of(residual.LayerNorm)
 
     def source(self, hidden: Tensor) -> Tensor:

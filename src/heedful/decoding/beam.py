@@ -17,9 +17,9 @@ from torch import Tensor
 from heedful.decoding import candidates
 from heedful.decoding.candidates import NextTokens
 from heedful.decoding.options import (
-    Covering,
+    HasCoverage,
     Hypothesis,
-    NextScores,
+    ScoreFunction,
     Search,
     State,
     length_divisor,
@@ -58,7 +58,7 @@ class _Ranked:
 
 
 def beam_search(
-    step: NextScores[State],
+    step: ScoreFunction[State],
     state: State,
     first: Tensor,
     options: Search,
@@ -91,7 +91,9 @@ def beam_search(
         scores, state = step(tokens, state)
         forced_ids = forced[active.items, min(length, forced.shape[1]) - 1]
         # One more than the beam width, in case one candidate is the end token.
-        top = candidates.best(scores, active.tokens, forced_ids, options, options.num_beams + 1)
+        top = candidates.best_next_tokens(
+            scores, active.tokens, forced_ids, options, options.num_beams + 1
+        )
         ranked = _rank(active, top, options)
         coverage = _coverage(state, len(active.items), options)
         continues = _take_finished(ranked, active, coverage, finished, options)
@@ -115,7 +117,8 @@ def beam_search(
         )
         tokens = torch.from_numpy(token_ids).to(first.device)
     return [
-        best_texts(texts, margin, options) for texts, margin in zip(finished, margins, strict=True)
+        best_hypotheses(texts, margin, options)
+        for texts, margin in zip(finished, margins, strict=True)
     ]
 
 
@@ -296,7 +299,9 @@ def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDA
     return margins
 
 
-def best_texts(finished: Sequence[Hypothesis], margin: float, options: Search) -> list[Hypothesis]:
+def best_hypotheses(
+    finished: Sequence[Hypothesis], margin: float, options: Search
+) -> list[Hypothesis]:
     """Return the best hypotheses of an item, best first, with the smallest margin of its search."""
     ranked = sorted(finished, key=lambda text: -text.score)
     num_results = options.num_return_sequences
@@ -328,7 +333,7 @@ def _hypothesis(
     )
 
 
-def no_source() -> UserError:
+def coverage_without_source_error() -> UserError:
     """Return the error for a coverage penalty with a model that has no source."""
     return UserError("coverage_penalty needs a model that attends to a source; this one does not")
 
@@ -343,8 +348,8 @@ def _coverage(state: object, count: int, options: Search) -> NDArray[np.float64]
     """
     if not options.coverage_penalty:
         return np.zeros(count)
-    if not isinstance(state, Covering):
-        raise no_source()
+    if not isinstance(state, HasCoverage):
+        raise coverage_without_source_error()
     covered = state.coverage.double()  # (N, E)
     tiny = torch.finfo(torch.float32).tiny  # attention may have underflowed
     penalty = covered.clamp(tiny, 1).log().sum(1) * options.coverage_penalty

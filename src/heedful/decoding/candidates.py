@@ -70,7 +70,7 @@ def forced_tokens(
     return forced
 
 
-def best(
+def best_next_tokens(
     scores: Tensor,
     past: NDArray[np.int64],
     forced: NDArray[np.int64],
@@ -120,10 +120,10 @@ def check_scores(scores: NDArray[np.float64]) -> None:
         UserError: one of them is NaN.
     """
     if np.isnan(scores).any():
-        raise damaged()
+        raise nan_score_error()
 
 
-def damaged() -> UserError:
+def nan_score_error() -> UserError:
     """Return the error for a score that is not a number."""
     return UserError("the score of a next token is not a number; the model is damaged")
 
@@ -219,13 +219,15 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
         check_forbidden(forbidden, scores.shape[1])
         penalised.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
     if options.no_repeat_ngram:
-        indices = repeating(past, options.no_repeat_ngram)
+        indices = repeated_ngram_tokens(past, options.no_repeat_ngram)
         cells = tuple(torch.from_numpy(axis).to(scores.device) for axis in indices)
         penalised.index_put_(cells, penalised.new_tensor(-math.inf))
     return plain, penalised
 
 
-def repeating(past: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def repeated_ngram_tokens(
+    past: NDArray[np.int64], size: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the next tokens that would repeat an n-gram of ``size`` tokens.
 
     Args:

@@ -4,7 +4,7 @@ The host launches step after step and checks only every few steps which items ar
 device never waits for the host. On a GPU the second step is captured as a CUDA graph and replayed
 from then on, so that a single launch runs a whole step. The result is that of ``beam.py``.
 
-The state is in ``board.py``, the logic of a step in ``rules.py``.
+The state is in ``search_state.py``, the logic of a step in ``rules.py``.
 
 Shapes: B items.
 """
@@ -19,11 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.decoding.beam import best_texts, no_source
-from heedful.decoding.board import Board
-from heedful.decoding.candidates import check_forbidden, check_prefixes, damaged
-from heedful.decoding.options import FixedSteps, Hypothesis, Search
+from heedful.decoding.beam import best_hypotheses, coverage_without_source_error
+from heedful.decoding.candidates import check_forbidden, check_prefixes, nan_score_error
+from heedful.decoding.options import Hypothesis, Search, StaticDecoder
 from heedful.decoding.rules import Rules
+from heedful.decoding.search_state import Board
 
 _CHECK_EVERY = 8
 """Steps between two checks of which items are done."""
@@ -33,7 +33,7 @@ _CAPTURE_LOCK = threading.Lock()
 
 
 def beam_search_on_device(
-    steps: FixedSteps, first: Tensor, options: Search, forced: NDArray[np.int64]
+    steps: StaticDecoder, first: Tensor, options: Search, forced: NDArray[np.int64]
 ) -> list[list[Hypothesis]]:
     """Search all items in one batch; see ``beam.beam_search``.
 
@@ -50,7 +50,7 @@ def beam_search_on_device(
     """
     check_prefixes(forced, steps.vocabulary)
     if options.coverage_penalty and steps.coverage is None:
-        raise no_source()
+        raise coverage_without_source_error()
     end_token = [options.eos_token_id] if options.min_new_tokens else []
     check_forbidden([*options.never, *end_token], steps.vocabulary)
     board = Board.start(steps, first, options, forced)
@@ -62,16 +62,16 @@ def beam_search_on_device(
     for length in range(1, limit + 1):
         if length > capacity:
             if capacity:
-                steps.keep_nodes(board.close_up())
+                steps.keep_nodes(board.compact())
             # All nodes cost time and memory, even masked ones, so the cache grows in chunks. But a
             # graph capture takes as long as many steps, so each chunk doubles the cache.
             filled, added = (
-                board.seen.shape[2],
+                board.node_mask.shape[2],
                 min(max(capacity, 8 * _CHECK_EVERY), limit - capacity),
             )
             base, capacity = filled - capacity * width, capacity + added
-            board.make_room(filled + added * width)
-            steps.make_room(filled + added * width)
+            board.grow(filled + added * width)
+            steps.grow(filled + added * width)
             launch = None
         if launch is None:
             launch = _Launch(partial(rules.advance, steps, board, base), first.device)
@@ -79,12 +79,12 @@ def beam_search_on_device(
         if length % _CHECK_EVERY and length < limit:
             continue
         if board.damaged.item():
-            raise damaged()
+            raise nan_score_error()
         done = board.done.cpu().numpy() | (length == limit)
         if 2 * done.sum() >= len(items):
             finished, margins = board.finished.texts(), board.margins.tolist()
             for row in np.flatnonzero(done):
-                texts[items[row]] = best_texts(finished[row], margins[row], options)
+                texts[items[row]] = best_hypotheses(finished[row], margins[row], options)
             if done.all():
                 break
             items, rows = items[~done], torch.from_numpy(np.flatnonzero(~done)).to(first.device)
@@ -94,7 +94,7 @@ def beam_search_on_device(
     return texts
 
 
-def records(device: torch.device) -> bool:
+def supports_graphs(device: torch.device) -> bool:
     """Return whether the device can capture a step as a graph."""
     return device.type == "cuda"
 
@@ -108,7 +108,7 @@ class _Launch:
     """
 
     def __init__(self, step: Callable[[], None], device: torch.device) -> None:
-        self.step, self.records = step, records(device)
+        self.step, self.records = step, supports_graphs(device)
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:

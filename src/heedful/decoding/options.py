@@ -27,7 +27,7 @@ class Selectable(Protocol):
 
 
 @runtime_checkable
-class Covering(Protocol):
+class HasCoverage(Protocol):
     """The state of a model that attends to a source."""
 
     @property
@@ -41,27 +41,27 @@ class Covering(Protocol):
 
 State = TypeVar("State", bound=Selectable)
 
-NextScores = Callable[[Tensor, State], tuple[Tensor, State]]
+ScoreFunction = Callable[[Tensor, State], tuple[Tensor, State]]
 """Maps the newest token of each hypothesis, shape (N,), and the state to the scores of the next
 tokens, shape (N, V), and the new state. Scores are logits or log-probabilities. Hypotheses are
 grouped by item, and items are in input order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Newest:
+class StepInput:
     """Input of a step: the newest token of each hypothesis."""
 
     tokens: Tensor
     """Shape (B, W), int64."""
     nodes: Tensor
     """The nodes that store the keys and values of these tokens. Shape (W,), int64."""
-    seen: Tensor
+    node_mask: Tensor
     """Mask of the nodes of each hypothesis, its newest included. Shape (B, W, M), bool."""
-    number: Tensor
+    num_tokens: Tensor
     """Number of earlier tokens of each hypothesis. Shape (), int64."""
 
 
-class FixedSteps(Protocol):
+class StaticDecoder(Protocol):
     """Decoding steps with state of a fixed shape.
 
     Each item has W hypotheses from the first step on. Inactive ones are computed but not used.
@@ -71,13 +71,13 @@ class FixedSteps(Protocol):
 
     vocabulary: int
     """V."""
-    read: Tensor
+    prompt_mask: Tensor
     """Mask of the nodes filled before the first step. Shape (B, nodes of prompts), bool."""
     coverage: Tensor | None
     """Total attention weight of each source token before the first step; None without a coverage
     penalty. Shape (B, E)."""
 
-    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+    def step(self, newest: StepInput) -> tuple[Tensor, Tensor | None]:
         """Return the scores of the next tokens and the attention weights of the source.
 
         The weights are None without a coverage penalty.
@@ -86,7 +86,7 @@ class FixedSteps(Protocol):
             (B, W, V) and (B, W, E).
         """
 
-    def make_room(self, nodes: int) -> None:
+    def grow(self, nodes: int) -> None:
         """Grow the cache to this number of nodes: M."""
 
     def keep_nodes(self, nodes: Tensor) -> None:

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.decoding.board import Board, Ranked
-from heedful.decoding.options import FixedSteps, Newest, Search, length_divisor
+from heedful.decoding.options import Search, StaticDecoder, StepInput, length_divisor
+from heedful.decoding.search_state import Board, Ranked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class Rules:
             kindest=torch.tensor(best_divisors, dtype=torch.float64, device=device),
         )
 
-    def advance(self, steps: FixedSteps, board: Board, base: int) -> None:
+    def advance(self, steps: StaticDecoder, board: Board, base: int) -> None:
         """Run one step for all items.
 
         Args:
@@ -55,11 +55,18 @@ class Rules:
             base: first node of the step, minus W for each earlier step.
         """
         width = self.options.num_beams
-        columns = torch.arange(width, device=board.newest.device)
-        nodes = base + board.number * width + columns  # (W,)
-        board.seen |= nodes[:, None] == torch.arange(board.seen.shape[2], device=nodes.device)
+        columns = torch.arange(width, device=board.last_tokens.device)
+        nodes = base + board.num_tokens * width + columns  # (W,)
+        board.node_mask |= nodes[:, None] == torch.arange(
+            board.node_mask.shape[2], device=nodes.device
+        )
         logits, attended = steps.step(
-            Newest(tokens=board.newest, nodes=nodes, seen=board.seen, number=board.number)
+            StepInput(
+                tokens=board.last_tokens,
+                nodes=nodes,
+                node_mask=board.node_mask,
+                num_tokens=board.num_tokens,
+            )
         )
         if attended is not None:
             board.coverage += attended
@@ -70,7 +77,7 @@ class Rules:
         lead = self._lead(ranked, continues, board)
         # An item that is done has no candidates any more, so its margin stays.
         board.margins.copy_(torch.minimum(board.margins, self._margins(ranked, lead)))
-        last = board.number + 1 == self.options.max_new_tokens
+        last = board.num_tokens + 1 == self.options.max_new_tokens
         needs_more = board.finished.count[:, None] < width
         self._finish(ranked, board, coverage, continues & active_items & needs_more & last)
         keep = continues & active_items & (lead < 0)[:, None]
@@ -85,7 +92,7 @@ class Rules:
         token_ids, best = _top(penalised, min(width + 1, penalised.shape[2]))  # (B, W, C)
         scores = best.double()
         log_probabilities = plain.gather(2, token_ids).double()
-        prefix = board.number.clamp(max=board.forced.shape[1] - 1)
+        prefix = board.num_tokens.clamp(max=board.forced.shape[1] - 1)
         forced = board.forced.index_select(1, prefix[None])[..., None]  # (B, 1, 1)
         is_forced = forced >= 0
         forced = forced.clamp(min=0).expand(-1, width, 1)
@@ -95,8 +102,8 @@ class Rules:
         log_probabilities = torch.where(is_forced, forced_scores, log_probabilities)
         scores = torch.where(is_forced, torch.where(is_first, forced_scores, -math.inf), scores)
         token_ids = torch.where(is_forced, forced, token_ids)
-        board.damaged |= (scores.isnan().any(2) & board.alive & ~board.done[:, None]).any()
-        grid = torch.where(board.alive[..., None], board.totals[..., None] + scores, -math.inf)
+        board.damaged |= (scores.isnan().any(2) & board.active & ~board.done[:, None]).any()
+        grid = torch.where(board.active[..., None], board.totals[..., None] + scores, -math.inf)
         totals, order = grid.flatten(1).sort(descending=True, stable=True)
         totals, order = totals[:, : 2 * width + 1], order[:, : 2 * width + 1]
         parents = order // token_ids.shape[2]
@@ -113,7 +120,7 @@ class Rules:
 
         See ``candidates.penalise``.
         """
-        options, number = self.options, board.number
+        options, number = self.options, board.num_tokens
         vocabulary = plain.shape[2]
         positions = torch.arange(board.tokens.shape[2], device=plain.device)  # (T,)
         penalised = plain
@@ -162,12 +169,12 @@ class Rules:
         self._finish(ranked, board, coverage, allowed & ends & in_beam & active_items)
         # If every next token is forbidden, the current hypotheses are the result.
         dead_end = ~continues.any(1) & (board.finished.count == 0)
-        number = board.number.expand(board.totals.shape)
+        number = board.num_tokens.expand(board.totals.shape)
         board.finished.add(
-            board.alive & active_items & dead_end[:, None],
+            board.active & active_items & dead_end[:, None],
             tokens=board.tokens,
             lengths=number,
-            ended=torch.zeros_like(board.alive),
+            ended=torch.zeros_like(board.active),
             log_probabilities=board.log_probabilities,
             scores=board.totals / self.divisors[number] + coverage,
         )
@@ -179,8 +186,8 @@ class Rules:
         rows = ranked.parents[..., None].expand(-1, -1, board.tokens.shape[2])
         tokens = board.tokens.gather(1, rows)
         # This writes the end token too, but it is never read.
-        tokens.index_copy_(2, board.number[None], ranked.token_ids[..., None])
-        length = board.number + 1  # includes the end token
+        tokens.index_copy_(2, board.num_tokens[None], ranked.token_ids[..., None])
+        length = board.num_tokens + 1  # includes the end token
         board.finished.add(
             mask,
             tokens=tokens,
@@ -200,7 +207,7 @@ class Rules:
         worst = torch.where(exists, finished.scores, -math.inf).topk(num_results)
         column = worst.indices[:, -1:]
         lengths = (finished.lengths + finished.ended.long()).gather(1, column)[:, 0]
-        kindest = self.kindest.index_select(0, board.number[None] + 1)
+        kindest = self.kindest.index_select(0, board.num_tokens[None] + 1)
         lead = worst.values[:, -1] - best / kindest
         lead = lead * torch.minimum(kindest, self.divisors[lengths])
         lead = torch.where(finished.count >= num_results, lead, -math.inf)
@@ -239,15 +246,15 @@ def _continue(ranked: Ranked, board: Board, keep: Tensor) -> None:
         return padded.scatter_(1, column, values)[:, :width]
 
     parents = compact(ranked.parents)
-    board.newest.copy_(compact(ranked.token_ids))
+    board.last_tokens.copy_(compact(ranked.token_ids))
     board.totals.copy_(compact(ranked.totals))
     board.log_probabilities.copy_(compact(ranked.log_probabilities))
     columns = torch.arange(width, device=keep.device)
-    board.alive.copy_(columns < keep.sum(1, keepdim=True))
-    for tensor in (board.tokens, board.seen, board.coverage):
+    board.active.copy_(columns < keep.sum(1, keepdim=True))
+    for tensor in (board.tokens, board.node_mask, board.coverage):
         tensor.copy_(tensor.gather(1, parents[..., None].expand(tensor.shape)))
-    board.tokens.index_copy_(2, board.number[None], board.newest[..., None])
-    board.number += 1
+    board.tokens.index_copy_(2, board.num_tokens[None], board.last_tokens[..., None])
+    board.num_tokens += 1
 
 
 _CHUNK = 1024
@@ -262,10 +269,10 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     if scores.device.type == "cpu" or count > _CHUNK // 4 or scores.shape[2] <= 4 * _CHUNK:
         values, indices = scores.topk(count)
         return indices, values
-    return top_of_parts(scores, count)
+    return chunked_topk(scores, count)
 
 
-def top_of_parts(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def chunked_topk(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the same as `_top`: the top-k of each chunk, then the top-k of the results.
 
     Args:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.decoding import candidates
-from heedful.decoding.options import Hypothesis, NextScores, Search, State, length_divisor
+from heedful.decoding.options import Hypothesis, ScoreFunction, Search, State, length_divisor
 
 
 def sample(
-    step: NextScores[State],
+    step: ScoreFunction[State],
     state: State,
     first: Tensor,
     options: Search,

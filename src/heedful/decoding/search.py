@@ -13,21 +13,21 @@ from heedful.decoding.beam import beam_search
 from heedful.decoding.candidates import forced_tokens
 from heedful.decoding.on_device import beam_search_on_device
 from heedful.decoding.options import (
-    Covering,
-    FixedSteps,
+    HasCoverage,
     Hypothesis,
-    NextScores,
+    ScoreFunction,
     Search,
     Selectable,
     State,
+    StaticDecoder,
 )
 from heedful.decoding.sampling import sample
-from heedful.host import waits
+from heedful.device_transfer import blocks_host
 
 __all__ = [
-    "Covering",
+    "HasCoverage",
     "Hypothesis",
-    "NextScores",
+    "ScoreFunction",
     "Search",
     "Selectable",
     "State",
@@ -39,7 +39,7 @@ __all__ = [
 
 @torch.inference_mode()
 def search(
-    step: NextScores[State],
+    step: ScoreFunction[State],
     state: State,
     first: Tensor,
     options: Search,
@@ -78,12 +78,12 @@ def stays_on_device(device: torch.device, options: Search) -> bool:
 
     Sampling always runs on the host, so that a seed gives the same texts on every device.
     """
-    return waits(device) and not options.do_sample
+    return blocks_host(device) and not options.do_sample
 
 
 @torch.inference_mode()
 def search_on_device(
-    steps: FixedSteps,
+    steps: StaticDecoder,
     first: Tensor,
     options: Search,
     prefixes: Sequence[Sequence[int]] | None = None,

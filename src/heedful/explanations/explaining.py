@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from heedful.aim import Aim, Computed, NothingToExplainError
+from heedful.explanation_target import Answered, ExplanationTarget, NothingToExplainError
 from heedful.explanations.explanation import (
     ATTENTION_NOTE,
     AttentionMap,
@@ -58,7 +58,7 @@ def explain_record(
         task=predictor.task.name,
         model=predictor.name,
         answer=answer.to_dict(everything=True),
-        sides=(*aim.sides, *(aim.generated or ())),
+        sides=(*aim.sides, *(aim.decoder_tokens or ())),
         attention=maps,
         attributions=attributions,
         notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
@@ -87,13 +87,13 @@ def subject_of(
     if not fitted.pieces or not fitted.tokens_total:
         raise NothingToExplainError("the text is empty: there is nothing to explain")
     answer = task.decode(record, fitted, outputs, settings, predictor.tokenizer)
-    computed = Computed(record=record, fitted=fitted, outputs=outputs, answer=answer)
+    computed = Answered(record=record, encoded=fitted, outputs=outputs, answer=answer)
     subject = Subject(
         model=_separate_modules(predictor.model),
         task=task,
         tokenizer=predictor.tokenizer,
-        aim=task.aim(computed, target, predictor.tokenizer),
-        batch_tokens=predictor.tokens_at_once(settings),
+        aim=task.explanation_target(computed, target, predictor.tokenizer),
+        batch_tokens=predictor.max_batch_tokens(settings),
     )
     return subject, answer
 
@@ -130,7 +130,7 @@ def _maps(subject: Subject) -> tuple[AttentionMap, ...]:
 def _notes(
     predictor: Predictor,
     answer: Any,
-    aim: Aim,
+    aim: ExplanationTarget,
     maps: tuple[AttentionMap, ...],
     attributions: tuple[Attribution, ...],
 ) -> Iterator[str]:

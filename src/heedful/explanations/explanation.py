@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.aim import Patches as Patches
-from heedful.aim import Side as Side
-from heedful.aim import Token as Token
+from heedful.explanation_target import Patches as Patches
+from heedful.explanation_target import Side as Side
+from heedful.explanation_target import Token as Token
 
 Kind = Literal["encoder", "decoder", "cross", "alignment", "rollout"]
 """The kind of attention in a map: encoder self-attention, decoder self-attention, cross-attention,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.aim import NothingToExplainError
 from heedful.errors import UserError
+from heedful.explanation_target import NothingToExplainError
 from heedful.explanations.explaining import subject_of
 from heedful.explanations.methods import METHODS
 from heedful.explanations.subject import Subject, Variant
@@ -132,7 +132,9 @@ def _means(columns: NDArray[np.float64], counts: NDArray[Any]) -> dict[str, NDAr
 
 def _removable(subject: Subject) -> list[NDArray[np.bool_]]:
     """Return which tokens of each example can be removed."""
-    return [of_text & ~subject.anchored(index) for index, of_text in enumerate(subject.of_texts())]
+    return [
+        of_text & ~subject.at_output(index) for index, of_text in enumerate(subject.scored_tokens())
+    ]
 
 
 def _count(subject: Subject) -> int:

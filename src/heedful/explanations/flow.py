@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from heedful.errors import UserError
 
-MOST_TOKENS = 128
+MAX_TOKENS = 128
 """Maximum tokens of a text for flow, because each token needs a search through all layers."""
 
 _UNIT = 2**30
@@ -65,9 +65,9 @@ def flow(weights: NDArray[np.floating], token: int) -> NDArray[np.float64]:
         UserError: the text is too long.
     """
     layers, length = len(weights), weights.shape[-1]
-    if length > MOST_TOKENS:
+    if length > MAX_TOKENS:
         raise UserError(
-            f"flow is computed for at most {MOST_TOKENS} tokens; the text has {length}: "
+            f"flow is computed for at most {MAX_TOKENS} tokens; the text has {length}: "
             "give --max-length, or take another --method"
         )
     capacities = np.floor(shares(weights) * _UNIT).astype(np.int32)

@@ -13,10 +13,10 @@ from torch import Tensor
 from heedful.explanations.explanation import Completeness
 from heedful.explanations.subject import Subject, Variant, with_vectors
 
-FEWEST_STEPS, MOST_STEPS = 16, 512
+MIN_STEPS, MAX_STEPS = 16, 512
 """Initial and maximum number of integration points of integrated gradients."""
 
-SHARE, LEAST = 0.01, 0.01
+RELATIVE_TOLERANCE, ABSOLUTE_TOLERANCE = 0.01, 0.01
 """Relative and absolute tolerance between the sum of attributions and the output difference. The
 larger tolerance counts."""
 
@@ -52,16 +52,16 @@ def integrated_gradients(subject: Subject) -> tuple[Scores, Completeness]:
     The path is a straight line from the embedding of the placeholder token to the embeddings of the
     text; special tokens stay. The integral is computed by Gauss-Legendre quadrature. The number of
     points doubles until the attributions add up to the output difference, or until it reaches
-    `MOST_STEPS`.
+    `MAX_STEPS`.
     """
     embeddings = _embeddings(subject, subject.whole)  # (E, T, D)
     baseline = _embeddings(subject, _baseline(subject))
     difference = _output(subject, embeddings) - _output(subject, baseline)
-    steps = FEWEST_STEPS
+    steps = MIN_STEPS
     while True:
         points, weights = np.polynomial.legendre.leggauss(steps)
         total = torch.zeros_like(embeddings, dtype=torch.float64)
-        size = subject.at_once()
+        size = subject.batch_size()
         for first in range(0, steps, size):
             chunk = torch.tensor((points[first : first + size] + 1) / 2).to(embeddings)
             path = baseline + chunk[:, None, None, None] * (embeddings - baseline)  # (K, E, T, D)
@@ -69,24 +69,26 @@ def integrated_gradients(subject: Subject) -> tuple[Scores, Completeness]:
             total += torch.einsum("k,ketd->etd", share, _gradients(subject, path))
         scores = _per_token(subject, (embeddings - baseline).double() * total)
         check = _completeness(scores, difference, steps)
-        if check.held or steps >= MOST_STEPS:
+        if check.held or steps >= MAX_STEPS:
             return scores, check
         steps *= 2
 
 
 def _completeness(scores: Scores, difference: float, steps: int) -> Completeness:
     total = float(sum(example_scores.sum() for example_scores in scores))
-    held = abs(total - difference) <= max(SHARE * abs(difference), LEAST)
+    held = abs(total - difference) <= max(RELATIVE_TOLERANCE * abs(difference), ABSOLUTE_TOLERANCE)
     return Completeness(total=total, difference=difference, steps=steps, held=held)
 
 
 def _baseline(subject: Subject) -> Variant:
     """Return the texts with every token replaced by the placeholder token."""
-    if subject.aim.cover is not None:
-        return subject.without(subject.of_texts())
+    if subject.aim.mask_tokens is not None:
+        return subject.without(subject.scored_tokens())
     examples = tuple(
-        replace(example, ids=np.where(of_text, subject.hidden_id, example.ids).astype(np.int32))
-        for example, of_text in zip(subject.aim.examples, subject.of_texts(), strict=True)
+        replace(
+            example, ids=np.where(of_text, subject.placeholder_id, example.ids).astype(np.int32)
+        )
+        for example, of_text in zip(subject.aim.examples, subject.scored_tokens(), strict=True)
     )
     return Variant(examples=examples, positions=subject.aim.positions)
 
@@ -106,7 +108,7 @@ def _run(subject: Subject, vectors: Tensor) -> Tensor:
     batch, positions = subject.batch([subject.whole] * len(vectors))
     with with_vectors(subject.model, vectors.flatten(0, 1)):
         outputs = subject.aim.outputs(subject.model, batch, positions)  # (K, C)
-    return outputs[:, subject.aim.index]
+    return outputs[:, subject.aim.output_index]
 
 
 @torch.no_grad()

@@ -120,7 +120,7 @@ def head_importance(predictor: Predictor, records: Sequence[Any]) -> HeadImporta
     importance = importance_of_heads(
         model,
         counted(batches, "batches weighed"),
-        lambda batch, masks: (task.loss(partial(model, **masks), batch), task.count(batch)),
+        lambda batch, masks: (task.loss(partial(model, **masks), batch), task.loss_divisor(batch)),
     )
     ones = {name: torch.ones(shape, device=predictor.device) for name, shape in shapes.items()}
     present = [
@@ -179,7 +179,7 @@ def _batches(predictor: Predictor, records: Sequence[Any]) -> list[Batch]:
     """Encode items with ground truth, one per batch as in the paper, if the task allows."""
     task = predictor.task
     items = list(predictor.encode(records, predictor.settings, labelled=True))
-    size = _ITEMS_PER_BATCH if task.whole_batch else 1
+    size = _ITEMS_PER_BATCH if task.in_batch_loss else 1
     batches = []
     for start in range(0, len(items), size):
         examples = [example for item in items[start : start + size] for example in item.pieces]
@@ -204,7 +204,7 @@ def _score(
         ):
             return float(score_records(predictor, records)[_metric(predictor)])
     forward, task = partial(predictor.model, **masks), predictor.task
-    tokens = sum(float(task.count(batch)) for batch in batches)
+    tokens = sum(float(task.loss_divisor(batch)) for batch in batches)
     if not tokens:
         raise UserError(
             "--heads: no item of the data can be scored; each text is read in parts, or its "

@@ -124,7 +124,7 @@ def _side(side: Side) -> dict[str, object]:
                 "text": token.text,
             }
             for piece, token, shown in zip(
-                running_text(side), side.tokens, side.shown(), strict=True
+                running_text(side), side.tokens, side.display_tokens(), strict=True
             )
         ],
     }

@@ -69,7 +69,7 @@ def encoder_maps(subject: Subject) -> list[AttentionMap]:
         UserError: the model generates text, or its encoder has no attention.
     """
     maps = [map_ for map_ in attention_maps(subject) if map_.kind == "encoder"]
-    if subject.aim.generated is not None or not maps:
+    if subject.aim.decoder_tokens is not None or not maps:
         raise UserError(
             "rollout and flow go back from the last layer of an encoder, and this model writes "
             "with a decoder: take --method leave-one-out, gradient-x-input or integrated-gradients"
@@ -92,7 +92,7 @@ def chosen_token(subject: Subject, token: int | None) -> int:
 
 
 def _token_target(subject: Subject, token: int) -> str:
-    return f"token {token}, {subject.aim.sides[0].shown()[token]!r}, of the last layer"
+    return f"token {token}, {subject.aim.sides[0].display_tokens()[token]!r}, of the last layer"
 
 
 def _attribution(
@@ -105,10 +105,10 @@ def _attribution(
     note: str | None = None,
 ) -> Attribution:
     read = [tuple(np.asarray(row, dtype=np.float64).tolist()) for row in scores]
-    generated = [None] * len(subject.aim.generated or ())
+    generated = [None] * len(subject.aim.decoder_tokens or ())
     return Attribution(
         method=method,
-        target=target or subject.aim.target,
+        target=target or subject.aim.description,
         scores=(*read, *generated),
         completeness=completeness,
         note=note,

@@ -19,7 +19,7 @@ from heedful.explanations.heads import HeadImportance
 from heedful.explanations.overlays import overlay_panels
 from heedful.extras import missing
 from heedful.files import new_file
-from heedful.metrics.fonts import give_fonts
+from heedful.metrics.fonts import add_fallback_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".png", ".svg")
 
-MOST_TOKENS = 64
+MAX_TOKENS = 64
 """Maximum tokens per side. More are not legible in one figure."""
 
 FOR, AGAINST = "#0072B2", "#D55E00"
@@ -61,9 +61,9 @@ def save_picture(explanation: Explanation, path: Path) -> None:
         _save_panels(panels, _IMAGE_PANEL_WIDTH, explanation, path)
         return
     longest = max(len(side.tokens) for side in explanation.sides)
-    if longest > MOST_TOKENS:
+    if longest > MAX_TOKENS:
         raise UserError(
-            f"--out {path}: the text has {longest} tokens; at most {MOST_TOKENS} can be drawn"
+            f"--out {path}: the text has {longest} tokens; at most {MAX_TOKENS} can be drawn"
         )
     _save_panels(_text_panels(explanation), max(1.6 + 0.2 * longest, 4.0), explanation, path)
 
@@ -142,7 +142,7 @@ def _save(figure: "Figure", path: Path) -> None:
     ):
         # The viewer's fonts cover glyphs that matplotlib's font lacks.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        give_fonts(figure, path)
+        add_fallback_fonts(figure, path)
         if path.suffix.lower() == ".svg":
             options["metadata"] = {"Date": None}
         with new_file(path, overwrite=True) as partial_file:
@@ -177,7 +177,7 @@ def _layers(map_: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
 
 
 def _labels(side: Side) -> list[str]:
-    return [shown.translate(_CONTROLS) for shown in side.shown()]
+    return [shown.translate(_CONTROLS) for shown in side.display_tokens()]
 
 
 def _draw_bars(axes: "Axes", attribution: Attribution, side: Side, scores: Sequence[float]) -> None:

@@ -54,7 +54,7 @@ def running_text(side: Side) -> list[Piece]:
     last = {token.text: index for index, token in enumerate(side.tokens)}
     ends = dict.fromkeys(range(len(side.texts)), 0)
     pieces = []
-    for index, (token, shown) in enumerate(zip(side.tokens, side.shown(), strict=True)):
+    for index, (token, shown) in enumerate(zip(side.tokens, side.display_tokens(), strict=True)):
         before = after = ""
         if token.text is not None and token.start is not None and token.end is not None:
             text, shown_up_to = side.texts[token.text], ends[token.text]

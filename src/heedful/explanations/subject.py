@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.aim import Aim
 from heedful.batches import Batch, Example
+from heedful.explanation_target import ExplanationTarget
 from heedful.models.model import Model
 from heedful.task import AnyTask
 from heedful.tokens import TranslationTokenizer
@@ -36,7 +36,7 @@ class Subject:
     model: Model
     task: AnyTask
     tokenizer: Any
-    aim: Aim
+    aim: ExplanationTarget
     batch_tokens: int
     """Maximum tokens per batch."""
     check: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Subject:
         return Variant(examples=self.aim.examples, positions=self.aim.positions)
 
     @property
-    def hidden_id(self) -> int:
+    def placeholder_id(self) -> int:
         """The id of the placeholder token: the mask token, or padding if there is no mask token.
 
         The padding of translation models has an embedding of zeros.
@@ -64,14 +64,14 @@ class Subject:
         mask_id: int = self.tokenizer.mask_token_id
         return mask_id
 
-    def of_texts(self) -> list[NDArray[np.bool_]]:
+    def scored_tokens(self) -> list[NDArray[np.bool_]]:
         """Return which tokens of each example belong to a scored word. Each of shape (T,)."""
         return [
             np.array([token.word is not None for token in side.tokens], dtype=np.bool_)
             for side in self.aim.sides
         ]
 
-    def anchored(self, example: int) -> NDArray[np.bool_]:
+    def at_output(self, example: int) -> NDArray[np.bool_]:
         """Return which tokens of an example are at output positions. Shape (T,)."""
         anchored = np.zeros(len(self.aim.examples[example].ids), dtype=np.bool_)
         if example == 0:
@@ -85,14 +85,16 @@ class Subject:
             dropped: for each example, True for the tokens to remove. Each of shape (T,).
         """
         examples, positions = [], self.aim.positions
-        if self.aim.cover is not None:
+        if self.aim.mask_tokens is not None:
             pairs = zip(self.aim.examples, dropped, strict=True)
-            covered = tuple(self.aim.cover(example, removed) for example, removed in pairs)
+            covered = tuple(self.aim.mask_tokens(example, removed) for example, removed in pairs)
             return Variant(examples=covered, positions=positions)
         for index, (example, removed) in enumerate(zip(self.aim.examples, dropped, strict=True)):
-            anchored = self.anchored(index)
+            anchored = self.at_output(index)
             kept = ~removed | anchored
-            ids = np.where(removed & anchored, self.hidden_id, example.ids)[kept].astype(np.int32)
+            ids = np.where(removed & anchored, self.placeholder_id, example.ids)[kept].astype(
+                np.int32
+            )
             new_indices: NDArray[np.int64] = np.cumsum(kept) - kept  # kept tokens before each
             if index == 0:
                 positions = tuple(int(new_indices[position]) for position in positions)
@@ -112,14 +114,14 @@ class Subject:
     def outputs(self, variants: Sequence[Variant]) -> Tensor:
         """Compute the outputs of each variant, in batches. Shape (N, C), on the CPU."""
         rows = []
-        for chunk in in_chunks(variants, self.at_once()):
+        for chunk in in_chunks(variants, self.batch_size()):
             batch, positions = self.batch(chunk)
             rows.append(self.aim.outputs(self.model, batch, positions).double().cpu())
         return torch.cat(rows)
 
     def scores(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
         """Compute the explained output of each variant. Shape (N,)."""
-        scores: NDArray[np.float64] = self.outputs(variants)[:, self.aim.index].numpy()
+        scores: NDArray[np.float64] = self.outputs(variants)[:, self.aim.output_index].numpy()
         return scores
 
     def probabilities(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
@@ -132,10 +134,10 @@ class Subject:
             "none": lambda logits: logits,
         }
         probabilities: NDArray[np.float64]
-        probabilities = links[self.aim.link](outputs)[:, self.aim.index].numpy()
+        probabilities = links[self.aim.link](outputs)[:, self.aim.output_index].numpy()
         return probabilities
 
-    def at_once(self) -> int:
+    def batch_size(self) -> int:
         """Return the number of variants per batch."""
         longest = max(len(example.ids) for example in self.aim.examples)
         return max(1, self.batch_tokens // (longest * len(self.aim.examples)))

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heedful.errors import amount, visible
+from heedful.errors import count_of, escape_controls
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.faithfulness import Faithfulness
 from heedful.explanations.heads import TOLERANCE, HeadImportance
@@ -18,10 +18,10 @@ def explanation_table(explanation: Explanation) -> Group:
     """Return a table of token scores by method, and whether the scores add up."""
     parts: list[RenderableType] = []
     for attribution in explanation.attributions:
-        parts.append(Text(visible(f"{attribution.method}: {attribution.target}")))
+        parts.append(Text(escape_controls(f"{attribution.method}: {attribution.target}")))
         for side, scores in zip(explanation.sides, attribution.scores, strict=True):
             if scores is not None:
-                parts.append(_scores(side.shown(), scores))
+                parts.append(_scores(side.display_tokens(), scores))
         if (check := attribution.completeness) is not None:
             verb = "add up to" if check.held else "do NOT add up to"
             parts.append(
@@ -45,7 +45,7 @@ def _scores(tokens: list[str], scores: tuple[float, ...]) -> Table:
     for token, score in zip(tokens, scores, strict=True):
         bar = "█" * round(_BAR * abs(score) / largest)
         left, right = (bar, "") if score < 0 else ("", bar)
-        table.add_row(Text(visible(token)), f"{score:+.4f}", left, right)
+        table.add_row(Text(escape_controls(token)), f"{score:+.4f}", left, right)
     return table
 
 
@@ -61,7 +61,7 @@ def faithfulness_table(measured: Faithfulness) -> Group:
     return Group(
         table,
         *map(Text, measured.notes),
-        Text(f"{amount(measured.texts, 'text')}; the most faithful here: --method {best}"),
+        Text(f"{count_of(measured.texts, 'text')}; the most faithful here: --method {best}"),
     )
 
 

@@ -98,7 +98,7 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
             if picture.mode == "I" and picture.format == "PPM":  # 16-bit values; lossless
                 picture = picture.convert("I;16")
             picture = ImageOps.exif_transpose(picture)
-            return flat_picture(picture, source, channels=channels)
+            return opaque_picture(picture, source, channels=channels)
     except UserError:
         raise
     except UnidentifiedImageError:
@@ -122,7 +122,7 @@ def blank_picture() -> bytes:
     return stream.getvalue()
 
 
-def flat_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image":
+def opaque_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image":
     """Return an opaque picture with 8 bits per channel.
 
     Args:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from heedful import files
 from heedful.errors import UserError, check_known, did_you_mean
-from heedful.images.opening import flat_picture, open_picture, read_bytes
+from heedful.images.opening import opaque_picture, open_picture, read_bytes
 from heedful.sources import resolve
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class ViTImageProcessor:
         return len(self.image_mean)
 
     @property
-    def zero(self) -> NDArray[np.uint8]:
+    def neutral_colour(self) -> NDArray[np.uint8]:
         """Colour whose normalized value is closest to 0. Shape (C,)."""
         mean = np.array(self.image_mean if self.do_normalize else (0.0,) * self.channels)
         factor = self.rescale_factor if self.do_rescale else 1.0
@@ -141,7 +141,7 @@ class ViTImageProcessor:
             kind = type(picture).__name__
             raise UserError(f"{source}: a {kind}; give a file, its bytes, or a picture of Pillow")
         try:
-            flat = flat_picture(picture, source, channels=self.channels)
+            flat = opaque_picture(picture, source, channels=self.channels)
         except UserError:
             raise
         except (ValueError, OSError) as error:  # from Pillow, about a mode or the underlying file

@@ -100,7 +100,7 @@ FORMATS = {
 """All export formats, by the name for ``--format``."""
 
 
-def foreign_record(folder: Path) -> "RunRecord | None":
+def external_record(folder: Path) -> "RunRecord | None":
     """Return another program's folder as a run record; None if no reader knows the folder.
 
     Raises:
@@ -115,7 +115,7 @@ def foreign_record(folder: Path) -> "RunRecord | None":
     return record
 
 
-def answering_record(folder: Path) -> "RunRecord":
+def predictable_record(folder: Path) -> "RunRecord":
     """Return the record of a folder for predictions: a finished run, or another program's model.
 
     Raises:
@@ -123,7 +123,7 @@ def answering_record(folder: Path) -> "RunRecord":
     """
     from heedful.checkpoints.runs import read_finished
 
-    return foreign_record(folder) or read_finished(folder)
+    return external_record(folder) or read_finished(folder)
 
 
 def export(

@@ -21,7 +21,7 @@ TOLERANCE = 1e-4
 """Maximum difference of outputs, relative to the largest output or to 1, whichever is larger.
 Float32 sums in a different order differ by about a hundredth of this."""
 
-COARSE = 1.0
+INT8_TOLERANCE = 1.0
 """Maximum difference with 8-bit weights. Their true cost must be measured on data, but a difference
 above the largest output means that the export is broken."""
 
@@ -58,7 +58,7 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
     columns).
     """
     model, generator = source.model, torch.Generator().manual_seed(0)
-    if source.sees:
+    if source.reads_images:
         shape = (source.tokenizer.channels, *source.tokenizer.size)
         for size in (1, 3, 5):
             yield {"pixel_values": torch.rand(size, *shape, generator=generator) * 2 - 1}
@@ -74,12 +74,12 @@ def sample_batches(source: Source) -> Iterator[dict[str, Tensor]]:
         yield batch
 
 
-def reads_types(source: Source) -> bool:
+def uses_token_types(source: Source) -> bool:
     """Return whether the part of the model that reads the input takes ``token_type_ids``."""
     layout = getattr(source.tokenizer, "layout", None)  # a translation tokenizer has none
-    if layout is None or not layout.tells_types:
+    if layout is None or not layout.uses_token_types:
         return False
-    if layout.tells_alone:  # GPT-2 takes them for decisions, not for generation
+    if layout.types_single_texts:  # GPT-2 takes them for decisions, not for generation
         return not hasattr(source.model, "generate")
     config = _reading_config(source)
     return getattr(config, "type_vocab_size", 0) > 1 and not getattr(config, "is_decoder", False)
@@ -94,7 +94,7 @@ def _texts(source: Source, lengths: Sequence[int], generator: torch.Generator) -
     if layout is not None and layout.pads_left:
         mask = mask.flip(1)
     batch = {"input_ids": ids.masked_fill(~mask, pad_id), "attention_mask": mask.long()}
-    if reads_types(source):
+    if uses_token_types(source):
         second = mask & (torch.arange(max(lengths)) > max(lengths) // 2)
         batch["token_type_ids"] = second.long()
     return batch

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.checkpoints.runs import RunRecord, outside_record
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.models import BertEncoderDecoder, Head
 from heedful.models.loading import family_of, head_of, load_model, read_config
 from heedful.models.model import Model
@@ -34,7 +34,7 @@ def read_record(folder: Path) -> RunRecord | None:
     model_type, family = family_of(folder)
     if head == "seq2seq" and model_type != "encoder-decoder":
         return None  # a translation model without the tokenizers that `marian` requires
-    model: Model = load_model(folder, mapped=True, whole=True)
+    model: Model = load_model(folder, memory_map=True, require_all_weights=True)
     if family.reads == "pictures":
         task, goal = _classify(folder, model, None)
         if task != "classify":
@@ -43,7 +43,7 @@ def read_record(folder: Path) -> RunRecord | None:
         return outside_record(task, goal, model.max_positions)
     reader = load_reader(folder)
     task, goal = _GOALS[head](folder, model, reader)
-    longest = model.usual_positions
+    longest = model.default_length
     return outside_record(task, goal, min(reader.model_max_length or longest, longest))
 
 
@@ -65,8 +65,8 @@ def _tag(folder: Path, model: Model, reader: Any) -> Goal:
         prefixes = {parse_tag(label).prefix for label in labels}
     except UserError:
         raise UserError(
-            f"{folder}: its labels are {listed(labels)}; tag finds entities, whose labels are O, "
-            "and others such as B-PER"
+            f"{folder}: its labels are {join_names(labels)}; tag finds entities, whose labels are "
+            "O, and others such as B-PER"
         ) from None
     if "O" not in labels:
         raise UserError(f"{folder}: none of its labels is O, a word outside all entities")

@@ -24,8 +24,8 @@ from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings, PredictSettings
 from heedful.tokens import BertTokenizer
-from heedful.tokens.folder import COMPILED
 from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
+from heedful.tokens.folder import TOKENIZER_JSON
 
 SAMPLES = (
     "",
@@ -50,7 +50,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         marian.write_translator(source, folder)
     else:
         write_files(source, folder)
-        if source.sees:
+        if source.reads_images:
             _compare_pixels(source, folder, transformers)
             return compare(source, folder)
         path = folder / TOKENIZER_CONFIG
@@ -165,7 +165,7 @@ def _refuse(source: Source) -> None:
             f"{source.folder}: a recurrent network, which transformers does not have; "
             "--format onnx can hold it"
         )
-    if getattr(model.body, "asks_with_positions", False):
+    if getattr(model.body, "queries_add_positions", False):
         raise UserError(
             f"{source.folder}: it fills masks with an enhanced mask decoder, which transformers "
             "does not have; --format onnx can hold it"
@@ -180,7 +180,7 @@ def _refuse(source: Source) -> None:
 def _write_search(source: Source, folder: Path) -> None:
     """Write the beam search settings of a generating model, with heedful's defaults."""
     model, tokenizer, defaults = source.model, source.tokenizer, PredictSettings()
-    if not source.writes:
+    if not source.generates:
         return
     search = {
         "eos_token_id": tokenizer.sep_token_id,
@@ -208,7 +208,7 @@ def _write_compiled_tokenizer(source: Source, folder: Path, transformers: Any) -
     """
     with _quiet():
         theirs = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    theirs.backend_tokenizer.save(str(folder / COMPILED))
+    theirs.backend_tokenizer.save(str(folder / TOKENIZER_JSON))
     ours, layout = source.tokenizer, source.tokenizer.layout
     for text, ids in zip(SAMPLES, ours.encode_batch(SAMPLES), strict=True):
         if theirs(text, verbose=False)["input_ids"] != layout.ids(ids):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
-from heedful.files import read_json, read_json_if_there, write_json
+from heedful.files import read_json, read_json_or_empty, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source
 from heedful.models import Transformer, TransformerConfig
@@ -112,7 +112,7 @@ def read_longest(folder: Path) -> int | None:
         UserError: the settings file is damaged.
     """
     path = folder / GENERATION
-    max_length = read_json_if_there(path).get("max_length")
+    max_length = read_json_or_empty(path).get("max_length")
     if max_length is None:
         return None
     if type(max_length) is not int or max_length < 2:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
-from heedful.files import parse_json, read_json, read_json_if_there, write_json
+from heedful.files import parse_json, read_json, read_json_or_empty, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
@@ -118,10 +118,10 @@ def read_layout(folder: Path) -> SentenceLayout:
         raise UserError(f"{path}: {paths[1]!r} is not the name of a folder beside it")
     names = (name for name in (_LENGTH, *_OTHER_LENGTHS) if os.path.lexists(folder / name))
     sizes_path = folder / next(names, _LENGTH)
-    sizes = read_json_if_there(sizes_path)
+    sizes = read_json_or_empty(sizes_path)
     length = sizes.get("max_seq_length")
     if length is None:  # newer versions of the library write it elsewhere
-        value = read_json_if_there(folder / TOKENIZER_CONFIG).get("model_max_length")
+        value = read_json_or_empty(folder / TOKENIZER_CONFIG).get("model_max_length")
         length = value if isinstance(value, int) and value < _UNLIMITED else None
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
@@ -186,7 +186,7 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
                 "texts, and nothing else does so here; give lower-cased texts and set it to false"
             )
     path = folder / _PROMPTS
-    values = read_json_if_there(path)
+    values = read_json_or_empty(path)
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     prompt = prompts.get(name) if isinstance(prompts, dict) else None
     if prompt:

@@ -9,7 +9,7 @@ from heedful.checkpoints import runs
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.files import read_json, write_json
 from heedful.images.processor import ViTImageProcessor
-from heedful.interop import foreign_record
+from heedful.interop import external_record
 from heedful.models.loading import family_of, head_of, load_model
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -31,12 +31,12 @@ class Source:
     """A tokenizer, or a ``ViTImageProcessor``."""
 
     @property
-    def sees(self) -> bool:
+    def reads_images(self) -> bool:
         """Whether the model reads images."""
         return isinstance(self.tokenizer, ViTImageProcessor)
 
     @property
-    def writes(self) -> bool:
+    def generates(self) -> bool:
         """Whether the model generates text and is not a translation model."""
         return self.record.task in ("generate", "pretrain") and hasattr(self.model, "generate")
 
@@ -51,13 +51,13 @@ def read_source(run: str | os.PathLike[str]) -> tuple[Path, RunRecord]:
         UserError: the folder is none of these, or one of its files is damaged.
     """
     folder = resolve(run) if os.fspath(run) in PACKAGES else Path(run)
-    record = foreign_record(folder)
+    record = external_record(folder)
     if record is not None:
         return folder, record
     is_model = (folder / CONFIG).is_file() and not (folder / runs.RECORD).is_file()
     if is_model and head_of(folder) == "body" and family_of(folder)[1].reads == "texts":
         goal = {"pooling": "mean", "normalise": False}
-        return folder, outside_record("embed", goal, load_model(folder).usual_positions)
+        return folder, outside_record("embed", goal, load_model(folder).default_length)
     return folder, runs.read_finished(folder)
 
 
@@ -67,7 +67,7 @@ def open_source(run: str | os.PathLike[str]) -> Source:
     model = load_model(folder, head=record.head)
     tokenizer = load_reader(folder, outside=record.outside)
     if not record.outside and family_of(folder)[0] == "gpt2" and not _reads_pairs(record):
-        tokenizer.tell_no_types()  # see `load_reader`: a consumer would pass them for single texts
+        tokenizer.disable_token_types()  # see `load_reader`
     return Source(folder=folder, record=record, model=model, tokenizer=tokenizer)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heedful.layers.linear import Linear
 
 
-class Memory(NamedTuple):
+class KeysAndValues(NamedTuple):
     """Keys, values and their mask."""
 
     keys: Tensor
@@ -25,13 +25,15 @@ class Memory(NamedTuple):
     mask: Tensor | None
     """True where a query may attend; None lets it attend to all. Shape (B, E), bool."""
 
-    def select(self, rows: Tensor) -> "Memory":
+    def select(self, rows: Tensor) -> "KeysAndValues":
         """Return the sequences with the given indices, shape (N,), with repetitions allowed."""
         mask = None if self.mask is None else self.mask.index_select(0, rows)
-        return Memory(self.keys.index_select(0, rows), self.values.index_select(0, rows), mask)
+        return KeysAndValues(
+            self.keys.index_select(0, rows), self.values.index_select(0, rows), mask
+        )
 
 
-class Mixed(NamedTuple):
+class AdditiveOutput(NamedTuple):
     """Output of attention."""
 
     values: Tensor
@@ -40,7 +42,7 @@ class Mixed(NamedTuple):
     """The attention weights. Shape (B, E)."""
 
 
-def attend_additively(query: Tensor, memory: Memory, score: Tensor) -> Mixed:
+def attend_additively(query: Tensor, memory: KeysAndValues, score: Tensor) -> AdditiveOutput:
     """Return the weighted sum of the values of each sequence.
 
     A query without any allowed key gets zeros, and passes no gradient back.
@@ -60,7 +62,7 @@ def attend_additively(query: Tensor, memory: Memory, score: Tensor) -> Mixed:
     if memory.mask is not None:
         weights = weights * has_keys
     mixed = torch.bmm(weights[:, None], memory.values).squeeze(1)  # (B, D)
-    return Mixed(mixed, weights)
+    return AdditiveOutput(mixed, weights)
 
 
 class AdditiveAttention(nn.Module):
@@ -78,15 +80,15 @@ class AdditiveAttention(nn.Module):
         self.key = Linear(memory_width, width, bias=False)
         self.score = nn.Parameter(torch.empty(width))
 
-    def prepare(self, states: Tensor, mask: Tensor | None) -> Memory:
+    def prepare(self, states: Tensor, mask: Tensor | None) -> KeysAndValues:
         """Return the keys and values of encoder states, for any number of queries.
 
         Args:
             states: shape (B, E, D).
             mask: True where a query may attend. Shape (B, E), bool.
         """
-        return Memory(self.key(states), states, mask)
+        return KeysAndValues(self.key(states), states, mask)
 
-    def forward(self, query: Tensor, memory: Memory) -> Mixed:
+    def forward(self, query: Tensor, memory: KeysAndValues) -> AdditiveOutput:
         """Attend with a query that ``self.query`` has projected, one per sequence. Shape (B, A)."""
         return attend_additively(query, memory, self.score)

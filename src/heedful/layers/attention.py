@@ -30,7 +30,7 @@ _SHORT = 16
 a CPU. The kernel works on vectors of this many keys, and on the remainder one by one."""
 
 
-class Mixed(NamedTuple):
+class AttentionOutput(NamedTuple):
     """Output of attention."""
 
     values: Tensor
@@ -51,7 +51,7 @@ def attend(
     bias: Tensor | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
-) -> Mixed:
+) -> AttentionOutput:
     """Return softmax-weighted sums of the values.
 
     A query without any allowed key gets zeros, and passes no gradient back.
@@ -95,7 +95,7 @@ def attend(
     if has_keys is not None:
         mixed = mixed * has_keys.to(mixed.dtype)
         weights = None if weights is None else weights * has_keys.to(mixed.dtype)
-    return Mixed(mixed, weights, "plain" if slow or need_weights else "fused")
+    return AttentionOutput(mixed, weights, "plain" if slow or need_weights else "fused")
 
 
 def attend_talking(
@@ -108,7 +108,7 @@ def attend_talking(
     bias: Tensor | None,
     dropout: float,
     need_weights: bool,
-) -> Mixed:
+) -> AttentionOutput:
     """Compute talking-heads attention (Shazeer et al. 2020).
 
     Heads mix their scores, and then their weights. No fused kernel supports this.
@@ -137,7 +137,7 @@ def attend_talking(
     weights = torch.einsum("gh,bhst->bgst", talk[1], weights)
     if has_keys is not None:
         weights = weights * has_keys.to(weights.dtype)
-    return Mixed(weights @ value, weights if need_weights else None, "plain")
+    return AttentionOutput(weights @ value, weights if need_weights else None, "plain")
 
 
 def _additive_mask(mask: Tensor, query: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,8 +176,8 @@ class _Plain(torch.autograd.Function):
         if offset is not None:
             ctx.offset_shape = offset.shape
             offset = offset.expand(*heads, -1, -1).flatten(0, 1)  # (N, 1 or S, T)
-        weights, keep, ctx.keep_scale = weigh(query, key, offset, dropout)
-        mixed = mix(weights, keep, ctx.keep_scale, value)
+        weights, keep, ctx.keep_scale = attention_weights(query, key, offset, dropout)
+        mixed = weighted_sum(weights, keep, ctx.keep_scale, value)
         ctx.save_for_backward(query, key, value, weights, keep)
         by_head = weights.view(*heads, *weights.shape[1:]) if need_weights else None
         return mixed.view(*heads, *mixed.shape[1:]), by_head
@@ -189,7 +189,7 @@ class _Plain(torch.autograd.Function):
         heads = grad.shape[:2]
         grad = grad.flatten(0, 1)
         grad_weights = None if grad_weights is None else grad_weights.flatten(0, 1)
-        gradients = gradients_of(
+        gradients = attention_backward(
             query, key, value, weights, keep, ctx.keep_scale, grad, grad_weights
         )
         *grads, grad_scores = (x.view(*heads, *x.shape[1:]) for x in gradients)
@@ -221,8 +221,8 @@ class _Recomputing(torch.autograd.Function):
         mixed = torch.empty_like(query)
         for chunk in _chunks(query, key):
             queries, keys, values, offsets = _chunk_of(query, key, value, offset, chunk)
-            weights, keep, scale = weigh(queries, keys, offsets, dropout)
-            mixed[chunk] = mix(weights, keep, scale, values)
+            weights, keep, scale = attention_weights(queries, keys, offsets, dropout)
+            mixed[chunk] = weighted_sum(weights, keep, scale, values)
         return mixed
 
     @staticmethod
@@ -235,8 +235,8 @@ class _Recomputing(torch.autograd.Function):
             torch.set_rng_state(ctx.random)
             for chunk in _chunks(query, key):
                 queries, keys, values, offsets = _chunk_of(query, key, value, offset, chunk)
-                weights, keep, scale = weigh(queries, keys, offsets, ctx.dropout)
-                *gradients, grad_scores = gradients_of(
+                weights, keep, scale = attention_weights(queries, keys, offsets, ctx.dropout)
+                *gradients, grad_scores = attention_backward(
                     queries, keys, values, weights, keep, scale, grad[chunk].flatten(0, 1), None
                 )
                 for total, gradient in zip(grads, gradients, strict=True):
@@ -281,7 +281,7 @@ def _chunk_of(
 # gradient g, the gradient of W is M (c g V'). N is batch size times heads.
 
 
-def weigh(
+def attention_weights(
     query: Tensor, key: Tensor, offset: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor | None, float]:
     """Return the weights W, (N, S, T), the dropout mask M of that shape or None, and c."""
@@ -305,13 +305,13 @@ def _softmax(scores: Tensor) -> Tensor:
     return scores.softmax(-1)
 
 
-def mix(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:
+def weighted_sum(weights: Tensor, keep: Tensor | None, scale: float, value: Tensor) -> Tensor:
     """Return c (W M) V. Shape (N, S, K)."""
     with torch.autocast(value.device.type, enabled=False):
         return _product(weights if keep is None else apply_keep(weights, keep), value, scale)
 
 
-def gradients_of(
+def attention_backward(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.layers import rows
-from heedful.layers.attention import Mixed
+from heedful.layers import fused
+from heedful.layers.attention import AttentionOutput
 from heedful.layers.blocksparse import BlockSparse, Texts
-from heedful.layers.cache import BlockCache, KeyValue, Past
+from heedful.layers.cache import BlockCache, KeyValue, KVCache
 from heedful.layers.disentangled import Disentangled
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import Intermediate
@@ -51,13 +51,13 @@ class BlockOptions:
     """Dropout probability of the feed-forward activations."""
     eps: float = 1e-5
     """Added to the variance by the layer normalisations."""
-    norm_before: bool = False
+    is_pre_norm: bool = False
     """Whether the blocks are pre-norm: each sublayer normalises its input, not its output sum."""
     attention_biases: frozenset[str] = BIASES
     """The linear layers of attention that have a bias; a subset of ``multihead.BIASES``."""
-    chunk: int = 0
+    chunk_size: int = 0
     """Number of tokens per pass through the feed-forward sublayer; 0 for all."""
-    talking: bool = False
+    talking_heads: bool = False
     """Whether self-attention uses talking heads: heads mix their scores and weights."""
 
 
@@ -71,23 +71,22 @@ class Context:
     """Added to the scaled scores; broadcastable to (B, H, N, T), with 4 dimensions. H counts all
     heads, including pruned ones."""
     distances: Tensor | None = None
-    """The embeddings of the distances from 1 - N to N - 1, for ``Disentangled``. Shape (2 * N - 1,
-    D)."""
-    encoded: Tensor | None = None
+    """Embeddings of the distances 1 - N to N - 1, for ``Disentangled``. Shape (2 * N - 1, D)."""
+    encoder_hidden_states: Tensor | None = None
     """The encoder's output for cross-attention, if not cached. Shape (B, E, D)."""
     cross_mask: Tensor | None = None
     """Bool, broadcastable to (B, H, N, E)."""
     relations: Relations | None = None
     """Relations between the tokens, for position modules that need them."""
-    attended: int | None = None
+    num_keys: int | None = None
     """Number of leading tokens, of N, that serve as keys; None for all. The others only query."""
     need_cache: bool = False
     """Whether to return the KV cache for later calls."""
     packing: Packing | None = None
     """Packing of the hidden states if they are packed: their shape is then (1, tokens, D). If it
     has bounds, ``mask`` and ``cross_mask`` are not read: only the texts are kept separate."""
-    encoded_packing: Packing | None = None
-    """Packing of ``encoded`` if it is packed."""
+    encoder_packing: Packing | None = None
+    """Packing of ``encoder_hidden_states`` if it is packed."""
     causal: bool = False
     """Whether attention is causal where ``mask`` is not read."""
     texts: Texts | None = None
@@ -128,14 +127,14 @@ class Residual(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.norm_before = options.norm_before
+        self.is_pre_norm = options.is_pre_norm
         self.dense = Linear(inner_width, options.width, bias)
         self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
         self.dropout = Dropout(options.dropout if dropout is None else dropout)
 
-    def source(self, hidden: Tensor) -> Tensor:
+    def pre_norm(self, hidden: Tensor) -> Tensor:
         """Return the sublayer's input: ``hidden``, normalised in a pre-norm block."""
-        return self.LayerNorm(hidden) if self.norm_before else hidden
+        return self.LayerNorm(hidden) if self.is_pre_norm else hidden
 
     def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
         """Return shape (B, S, D).
@@ -144,22 +143,24 @@ class Residual(nn.Module):
             inner: the sublayer's values before projection. Shape (B, S, inner width).
             hidden: the residual. Shape (B, S, D).
         """
-        if self.fits(inner, hidden):
+        if self.is_fused(inner, hidden):
             dropout = self.dropout.probability if self.training else 0.0
-            return rows.end(inner, self.dense, hidden, self.LayerNorm, dropout=dropout)
-        return self.end(self.dense(inner), hidden)
+            end = (self.dense, hidden, self.LayerNorm)
+            return fused.dropout_add_norm(inner, *end, dropout=dropout)
+        return self.add_norm(self.dense(inner), hidden)
 
-    def fits(self, inner: Tensor, hidden: Tensor) -> bool:
-        """Return whether one fused kernel follows the matrix product; see ``rows.py``."""
-        return not self.norm_before and rows.fits(self.dense, self.LayerNorm, inner, hidden)
+    def is_fused(self, inner: Tensor, hidden: Tensor) -> bool:
+        """Return whether one fused kernel follows the matrix product; see ``fused.py``."""
+        supports = fused.supports_dropout_add_norm
+        return not self.is_pre_norm and supports(self.dense, self.LayerNorm, inner, hidden)
 
-    def end(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
+    def add_norm(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
         """Return the output of the sublayer for projected values of shape (B, S, D).
 
-        If ``recomputed`` (see ``Block``), return the sum before normalisation.
+        If ``checkpointed`` (see ``Block``), return the sum before normalisation.
         """
         summed: Tensor = self.dropout(projected, keep_bits=not recomputed) + hidden
-        return summed if self.norm_before or recomputed else self.LayerNorm(summed)
+        return summed if self.is_pre_norm or recomputed else self.LayerNorm(summed)
 
 
 class Attention(nn.Module):
@@ -224,12 +225,12 @@ class Attention(nn.Module):
         causal: bool = False,
         texts: Texts | None = None,
         relations: Relations | None = None,
-    ) -> Mixed:
+    ) -> AttentionOutput:
         """Return hidden states of shape (B, S, D).
 
         Args:
             hidden: the residual. Shape (B, S, D).
-            source: ``output.source`` of ``hidden``.
+            source: ``output.pre_norm`` of ``hidden``.
             memory: see ``MultiHead.forward``.
             query: see ``MultiHead.forward``.
             mask: see ``MultiHead.forward``.
@@ -260,7 +261,7 @@ class Attention(nn.Module):
             texts=texts,
             relations=relations,
         )
-        return Mixed(self.output(mixed, hidden), weights, kernel)
+        return AttentionOutput(self.output(mixed, hidden), weights, kernel)
 
 
 class Block(nn.Module):
@@ -289,10 +290,9 @@ class Block(nn.Module):
         disentangled: Disentangled | None = None,
     ) -> None:
         super().__init__()
-        self.chunk = options.chunk
-        self.attention = Attention(
-            options, heads, positions, score_factor, sparse, disentangled, talking=options.talking
-        )
+        self.chunk = options.chunk_size
+        kind = (positions, score_factor, sparse, disentangled)
+        self.attention = Attention(options, heads, *kind, talking=options.talking_heads)
         if cross_heads is not None:
             self.crossattention = Attention(options, cross_heads, None, score_factor)
         self.intermediate = Intermediate(
@@ -303,14 +303,14 @@ class Block(nn.Module):
     @property
     def last_norm(self) -> nn.LayerNorm | None:
         """The normalisation of the block's final sum; None in a pre-norm block."""
-        return None if self.output.norm_before else self.output.LayerNorm
+        return None if self.output.is_pre_norm else self.output.LayerNorm
 
     @property
-    def attends_to_texts(self) -> bool:
+    def supports_packing(self) -> bool:
         """Whether all attention of the block works without padding; see ``MultiHead``."""
         cross = getattr(self, "crossattention", None)
         sublayers = [self.attention] if cross is None else [self.attention, cross]
-        return all(sublayer.self.attends_to_texts for sublayer in sublayers)
+        return all(sublayer.self.supports_packing for sublayer in sublayers)
 
     def forward(
         self,
@@ -319,12 +319,12 @@ class Block(nn.Module):
         *,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
-        past: Past | None = None,
+        past: KVCache | None = None,
         memory: Tensor | None = None,
         need_weights: bool = False,
         only_first: bool = False,
-        asking: Tensor | None = None,
-        recomputed: bool = False,
+        query_states: Tensor | None = None,
+        checkpointed: bool = False,
     ) -> BlockOutput:
         """Compute the block.
 
@@ -338,19 +338,19 @@ class Block(nn.Module):
                 and values, not as queries. Shape (B, memory length, D).
             need_weights: whether to return the attention weights.
             only_first: whether to compute only the first token: S is 1, else N.
-            asking: hidden states that query ``hidden`` and replace it as the residual; None for
-                self-attention of ``hidden``. Shape (B, N, D).
-            recomputed: whether the block is recomputed in the backward pass. A post-norm block then
-                returns its final sum before normalisation (see ``Stack``), and keeps nothing
+            query_states: hidden states that query ``hidden`` and replace it as the residual; None
+                for self-attention of ``hidden``. Shape (B, N, D).
+            checkpointed: whether the block is recomputed in the backward pass. A post-norm block
+                then returns its final sum before normalisation (see ``Stack``), and keeps nothing
                 computed after the inner states.
         """
-        source = self.attention.output.source(hidden)
-        plain = past is None and memory is None and asking is None and not only_first
+        source = self.attention.output.pre_norm(hidden)
+        plain = past is None and memory is None and query_states is None and not only_first
         fused = self._fused_qkv(source, context) if plain else None
         query, (keys, start) = fused or (None, self._keys(source, context, past, memory))
         packing = context.packing
-        if asking is not None:
-            hidden, source = asking, self.attention.output.source(asking)
+        if query_states is not None:
+            hidden, source = query_states, self.attention.output.pre_norm(query_states)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
         if only_first:
             hidden, source = _first(hidden, packing), _first(source, packing)
@@ -379,51 +379,51 @@ class Block(nn.Module):
         if cross is not None:
             hidden, cross_weights, kernel = self.crossattention(
                 hidden,
-                self.crossattention.output.source(hidden),
+                self.crossattention.output.pre_norm(hidden),
                 cross,
                 mask=cross_mask,
                 head_mask=cross_head_mask,
                 need_weights=need_weights,
                 packing=packing,
-                memory_packing=context.encoded_packing,
+                memory_packing=context.encoder_packing,
             )
             kernels.append(kernel)
         cache = None
         if context.need_cache:  # only on request: checkpointing could not free it
             cache = BlockCache(self_attention=keys, cross_attention=cross)
-        hidden = self._feed_forward(hidden, recomputed=recomputed)
+        hidden = self._feed_forward(hidden, recomputed=checkpointed)
         return BlockOutput(hidden, weights, cross_weights, cache, tuple(kernels))
 
     def _fused_qkv(
         self, source: Tensor, context: Context
     ) -> tuple[Tensor, tuple[KeyValue, int]] | None:
         """Return queries and ``_keys`` by one product; None if unsupported or keys are cached."""
-        if context.attended is not None or context.need_cache:
+        if context.num_keys is not None or context.need_cache:
             return None
-        fused = self.attention.self.together(source, context.packing)
+        fused = self.attention.self.fused_qkv(source, context.packing)
         return None if fused is None else (fused[0], (fused[1], 0))
 
     def _keys(
-        self, source: Tensor, context: Context, past: Past | None, memory: Tensor | None
+        self, source: Tensor, context: Context, past: KVCache | None, memory: Tensor | None
     ) -> tuple[KeyValue, int]:
         """Return all keys and values, and the number of them before the first query."""
         start = 0 if past is None else past.length
-        attended = source if context.attended is None else source[:, : context.attended]
+        attended = source if context.num_keys is None else source[:, : context.num_keys]
         if memory is not None:
-            attended = torch.cat([self.attention.output.source(memory), attended], 1)
+            attended = torch.cat([self.attention.output.pre_norm(memory), attended], 1)
         heads = self.attention.self
         keys = heads.keys_and_values(attended, start=start, packing=context.packing)
         if past is not None:
             return past.extend(keys), start
         return keys, start if memory is None else memory.shape[1]
 
-    def _cross_keys(self, context: Context, past: Past | None) -> KeyValue | None:
+    def _cross_keys(self, context: Context, past: KVCache | None) -> KeyValue | None:
         """Return the keys and values of cross-attention; None without an encoder's output."""
         cross = None if past is None else past.cross_attention
-        if cross is not None or context.encoded is None:
+        if cross is not None or context.encoder_hidden_states is None:
             return cross
         heads = self.crossattention.self
-        return heads.keys_and_values(context.encoded, packing=context.encoded_packing)
+        return heads.keys_and_values(context.encoder_hidden_states, packing=context.encoder_packing)
 
     def _feed_forward(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
         compute = partial(self._feed_forward_chunk, recomputed=recomputed)
@@ -433,12 +433,12 @@ class Block(nn.Module):
 
     def _feed_forward_chunk(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
         residual = self.output
-        source = residual.source(hidden)
-        if not recomputed and residual.fits(source, hidden):
+        source = residual.pre_norm(hidden)
+        if not recomputed and residual.is_fused(source, hidden):
             output: Tensor = residual(self.intermediate(source), hidden)
             return output
         projected = self.intermediate.project(source, residual.dense, recomputed=recomputed)
-        return residual.end(projected, hidden, recomputed=recomputed)
+        return residual.add_norm(projected, hidden, recomputed=recomputed)
 
 
 def _first(hidden: Tensor, packing: Packing | None) -> Tensor:

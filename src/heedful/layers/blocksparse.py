@@ -22,8 +22,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.host import send, waits
-from heedful.layers.attention import Mixed, attend
+from heedful.device_transfer import blocks_host, copy_to_device
+from heedful.layers.attention import AttentionOutput, attend
 from heedful.layers.blockwise import attend_by_blocks
 
 _PUBLISHED = (1024, 3072, 4096)
@@ -48,7 +48,7 @@ class Texts(NamedTuple):
     """Length of each token's text. The same shape as ``starts``."""
     each: tuple[Text, ...]
     """All texts in order; empty during an export, which cannot determine them."""
-    plain: bool
+    block_diagonal: bool
     """Whether the texts are known, and all tokens of a text may attend to the same keys."""
 
 
@@ -83,14 +83,19 @@ def texts_of(mask: Tensor | None, tokens: Tensor) -> Texts:
         for row, pairs in enumerate(torch.stack([starts, lengths], 2).tolist())
         for start, length in dict.fromkeys(map(tuple, pairs))
     ]
-    return Texts(send(starts, tokens.device), send(lengths, tokens.device), tuple(each), plain)
+    return Texts(
+        copy_to_device(starts, tokens.device),
+        copy_to_device(lengths, tokens.device),
+        tuple(each),
+        plain,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockSparse:
     """Block-sparse attention of one block of a model."""
 
-    size: int
+    block_size: int
     """Tokens per block of text."""
     num_random: int
     """R."""
@@ -102,9 +107,9 @@ class BlockSparse:
     """Index of the model's block. It seeds the random blocks, which are fixed for each index."""
 
     @property
-    def longest_whole(self) -> int:
+    def max_full_length(self) -> int:
         """The longest text that uses full attention, in tokens."""
-        return (5 + 2 * self.num_random) * self.size
+        return (5 + 2 * self.num_random) * self.block_size
 
     def applies(self, query: Tensor, key: Tensor) -> bool:
         """Return whether a text may be too long for full attention.
@@ -113,11 +118,11 @@ class BlockSparse:
         """
         if query.shape[2] == 1 or torch.compiler.is_compiling():
             return query.shape[2] != 1
-        return self.longest_whole < key.shape[2] == query.shape[2]
+        return self.max_full_length < key.shape[2] == query.shape[2]
 
     def blocks(self, length: int) -> int:
         """Return N for a text of the given length; 0 if it uses full attention."""
-        return 0 if length <= self.longest_whole else -(-length // self.size)
+        return 0 if length <= self.max_full_length else -(-length // self.block_size)
 
     def drawn(self, blocks: int) -> NDArray[np.int64]:
         """Return the random blocks that each head of each inner block attends to in training.
@@ -141,9 +146,9 @@ class BlockSparse:
         """
         numbers = torch.arange(size, device=texts.starts.device)
         starts, lengths = texts.starts[..., None], texts.lengths[..., None]  # (B, 1 or S, 1)
-        row = (numbers[:, None] - starts) // self.size  # (B, S, 1)
-        column = (numbers - starts) // self.size  # (B, 1 or S, S)
-        last = (lengths - 1) // self.size
+        row = (numbers[:, None] - starts) // self.block_size  # (B, S, 1)
+        column = (numbers - starts) // self.block_size  # (B, 1 or S, S)
+        last = (lengths - 1) // self.block_size
         inner = (row > 0) & (row < last)
         near = ((row - column).abs() <= 1) | (column == 0) | (column == last)
         counts = (near | ~inner).long()[:, None]
@@ -155,9 +160,11 @@ class BlockSparse:
                 if blocks := self.blocks(text.length):
                     inside = slice(text.start, text.start + text.length)
                     extra = self._random_counts(blocks, heads).to(counts.device)
-                    extra = extra.repeat_interleave(self.size, 1).repeat_interleave(self.size, 2)
+                    extra = extra.repeat_interleave(self.block_size, 1).repeat_interleave(
+                        self.block_size, 2
+                    )
                     counts[text.row, :, inside, inside] += extra[:, : text.length, : text.length]
-        return torch.where((lengths <= self.longest_whole)[:, None], 1, counts)
+        return torch.where((lengths <= self.max_full_length)[:, None], 1, counts)
 
     def _random_counts(self, blocks: int, heads: Sequence[int]) -> Tensor:
         """Return how often each block counts each block as a random one. Shape (H, N, N)."""
@@ -178,7 +185,7 @@ class BlockSparse:
         dropout: float,
         training: bool,
         need_weights: bool,
-    ) -> Mixed:
+    ) -> AttentionOutput:
         """Compute block-sparse attention; see ``attention.attend``. Shape (B, H, S, K).
 
         As in the reference, dropout only applies to texts with full attention.
@@ -194,7 +201,7 @@ class BlockSparse:
             training: whether to use random blocks.
             need_weights: whether to return the weights.
         """
-        if need_weights or not texts.plain:
+        if need_weights or not texts.block_diagonal:
             counts = self.counts(texts, query.shape[2], heads=heads, training=training)
             allowed = counts > 0
             bias = counts.clamp(min=1).to(query.dtype).log()
@@ -205,7 +212,7 @@ class BlockSparse:
             groups.setdefault(self.blocks(text.length), []).append(text)
         results: dict[Text, Tensor] = {}
         for blocks, group in groups.items():
-            size = blocks * self.size or max(text.length for text in group)
+            size = blocks * self.block_size or max(text.length for text in group)
             parts = [_extract(states, group, size) for states in (query, key, value)]
             token_mask = _extract_mask(mask, group, size, query.device)
             if blocks:
@@ -213,15 +220,15 @@ class BlockSparse:
             else:
                 mixed = attend(*parts, mask=token_mask, dropout=dropout).values
             if len(groups) == 1 and _are_rows(group, query):
-                return Mixed(_resize(mixed, query.shape[2]), None, "blocks")
+                return AttentionOutput(_resize(mixed, query.shape[2]), None, "blocks")
             results |= zip(group, mixed, strict=True)
-        return Mixed(_assemble(results, query), None, "blocks")
+        return AttentionOutput(_assemble(results, query), None, "blocks")
 
     def attend_alone(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Compute block-sparse attention outside training, for texts of one length, unpadded.
 
         Args:
-            query: shape (B, H, S, K), S greater than ``longest_whole``.
+            query: shape (B, H, S, K), S greater than ``max_full_length``.
             key: shape (B, H, S, K).
             value: shape (B, H, S, K).
 
@@ -229,7 +236,7 @@ class BlockSparse:
             Shape (B, H, S, K).
         """
         length = query.shape[2]
-        size = self.blocks(length) * self.size
+        size = self.blocks(length) * self.block_size
         mask = None
         if size > length:
             mask = (torch.arange(size, device=query.device) < length)[None, None, None]
@@ -249,9 +256,9 @@ class BlockSparse:
     ) -> Tensor:
         if not training:
             first = 1 + self.num_random
-            return attend_by_blocks(query, key, value, size=self.size, first=first, mask=mask)
-        drawn = torch.from_numpy(self.drawn(query.shape[2] // self.size))[list(heads)]
-        return attend_by_blocks(query, key, value, size=self.size, mask=mask, drawn=drawn)
+            return attend_by_blocks(query, key, value, size=self.block_size, first=first, mask=mask)
+        drawn = torch.from_numpy(self.drawn(query.shape[2] // self.block_size))[list(heads)]
+        return attend_by_blocks(query, key, value, size=self.block_size, mask=mask, drawn=drawn)
 
 
 def _are_rows(group: Sequence[Text], states: Tensor) -> bool:
@@ -279,14 +286,14 @@ def _extract_mask(
 ) -> Tensor | None:
     """Return the padding mask, True for tokens, (G, 1, 1, size); None without padding."""
     lengths = torch.tensor([text.length for text in group])
-    token_mask = send(torch.arange(size) < lengths[:, None], device)
+    token_mask = copy_to_device(torch.arange(size) < lengths[:, None], device)
     if mask is not None:
         rows = [
             mask[row, 0, start if mask.shape[2] > 1 else 0, start : start + length]
             for row, start, length in group
         ]
         token_mask = token_mask & torch.stack([F.pad(row, (0, size - len(row))) for row in rows])
-    return None if not waits(device) and token_mask.all() else token_mask[:, None, None]
+    return None if not blocks_host(device) and token_mask.all() else token_mask[:, None, None]
 
 
 def _assemble(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
@@ -303,7 +310,7 @@ def _assemble(results: Mapping[Text, Tensor], states: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def _drawn(sparse: BlockSparse, blocks: int) -> NDArray[np.int64]:
-    if blocks * sparse.size in _PUBLISHED:
+    if blocks * sparse.block_size in _PUBLISHED:
         drawn = _draw_near_start(sparse, blocks)
         if drawn is not None:
             return drawn
@@ -328,7 +335,7 @@ def _draw_anywhere(sparse: BlockSparse, blocks: int) -> NDArray[np.int64]:
 def _draw_near_start(sparse: BlockSparse, blocks: int) -> NDArray[np.int64] | None:
     """Draw from the first 1,024 tokens like the published models; None if they are too few."""
     rng = np.random.RandomState(sparse.number)
-    size, count, rows = sparse.size, sparse.num_random, sparse.positions // sparse.size
+    size, count, rows = sparse.block_size, sparse.num_random, sparse.positions // sparse.block_size
     end = _NEAR // size - 1 if 2 * size < _NEAR else rows - 1
     middle = np.arange(1, rows - 1, dtype=np.int32)
     if rows < blocks:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from heedful.host import send
+from heedful.device_transfer import copy_to_device
 from heedful.layers.attention import attend
 
 _GATHERED = 2**21
@@ -40,7 +40,7 @@ def attend_by_blocks(
     """Compute block-sparse attention in time linear in N. Shape (G, H, S, K).
 
     Args:
-        query: shape (G, H, S, K), S = N * ``size``.
+        query: shape (G, H, S, K), S = N * ``block_size``.
         key: shape (G, H, S, K).
         value: shape (G, H, S, K).
         size: tokens per block.
@@ -98,7 +98,7 @@ def _table(drawn: Tensor | None, heads: int, blocks: int, device: torch.device) 
     inner = torch.arange(1, blocks - 1)
     first, last = torch.zeros_like(inner), torch.full_like(inner, blocks - 1)
     fixed = torch.stack([first, inner - 1, inner, inner + 1, last], 1).expand(heads, -1, -1)
-    return send(fixed if drawn is None else torch.cat([fixed, drawn], 2), device)
+    return copy_to_device(fixed if drawn is None else torch.cat([fixed, drawn], 2), device)
 
 
 class _Inner(torch.autograd.Function):

@@ -1,8 +1,8 @@
 """The KV cache of a decoder.
 
-A block reads cached keys and values through the ``Past`` protocol. A ``Cache`` is immutable: a call
-returns a new one and leaves its argument unchanged. A search uses trees instead, which it changes
-in place: ``layers/tree.py``.
+A block reads cached keys and values through the ``KVCache`` protocol. A ``Cache`` is immutable: a
+call returns a new one and leaves its argument unchanged. A search uses trees instead, which it
+changes in place: ``layers/tree_cache.py``.
 
 Shapes: B batch, H heads, T key length, E length of the encoder's output, K head width.
 """
@@ -33,7 +33,7 @@ class KeyValue(NamedTuple):
         return KeyValue(self.key.index_select(0, rows), self.value.index_select(0, rows))
 
 
-class Past(Protocol):
+class KVCache(Protocol):
     """The cached keys and values of one block."""
 
     @property

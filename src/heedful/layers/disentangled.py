@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear
-from heedful.layers.positions import by_distance
+from heedful.layers.positions import relative_scores
 
 TERMS = ("c2p", "p2c")
 """The reference's names: content to position, position to content."""
@@ -39,7 +39,7 @@ class Distances(nn.Module):
         self, reach: int, width: int, *, most: int | None = None, eps: float | None = None
     ) -> None:
         super().__init__()
-        self.reach, self.most = reach, most
+        self.num_distances, self.max_distance = reach, most
         self.vectors = nn.Embedding(2 * reach, width)
         self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
 
@@ -61,19 +61,19 @@ class Distances(nn.Module):
     def rows(self, length: int) -> Tensor:
         """Return the embedding index of each distance from 1 - N to N - 1. Shape (2 * N - 1,)."""
         distances = torch.arange(2 * length - 1, device=self.vectors.weight.device) + (1 - length)
-        if self.most is not None:
+        if self.max_distance is not None:
             distances = self._ranges(distances)
-        return (distances + self.reach).clamp(0, 2 * self.reach - 1)
+        return (distances + self.num_distances).clamp(0, 2 * self.num_distances - 1)
 
     def _ranges(self, distances: Tensor) -> Tensor:
         """Return the signed bucket of each distance; any shape.
 
         Integer arithmetic gives the same buckets in every runtime of an exported model.
         """
-        num_exact = self.reach // 2
+        num_exact = self.num_distances // 2
         magnitude = distances.abs()
         number = magnitude.clamp(max=num_exact)
-        starts = torch.tensor(_starts(num_exact, self.most or 0), device=distances.device)
+        starts = torch.tensor(_starts(num_exact, self.max_distance or 0), device=distances.device)
         number = number + (magnitude[..., None] >= starts).sum(-1)
         return number * distances.sign()
 
@@ -92,7 +92,7 @@ def _starts(num_exact: int, most: int) -> list[int]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
+class DisentangledTerms:
     """The position terms of a model's attention scores."""
 
     names: tuple[str, ...]
@@ -115,7 +115,7 @@ class Disentangled(nn.Module):
         head_width: K.
     """
 
-    def __init__(self, terms: Terms, width: int, heads: int, head_width: int) -> None:
+    def __init__(self, terms: DisentangledTerms, width: int, heads: int, head_width: int) -> None:
         super().__init__()
         self.terms = terms.names
         self.dropout = Dropout(terms.dropout)
@@ -170,10 +170,10 @@ def disentangled_bias(
     if keys is not None:
         # Descending: the first query has the last key at the smallest distance.
         table = _select_distances(keys, *lengths).flip(0) / sqrt_width
-        bias = by_distance(query, table.to(query.dtype), lengths[1])
+        bias = relative_scores(query, table.to(query.dtype), lengths[1])
     if queries is not None:
         table = _select_distances(queries, *lengths) / sqrt_width
-        term = by_distance(key, table.to(key.dtype), lengths[0]).mT
+        term = relative_scores(key, table.to(key.dtype), lengths[0]).mT
         bias = term if bias is None else bias + term
     return bias
 

@@ -69,7 +69,7 @@ class Embeddings(nn.Module):
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
         self.word_types = word_types
-        self.widens_first = widening is not None and widening.first
+        self.projects_before_norm = widening is not None and widening.first
         normalised = widening.width if widening is not None and widening.first else width
         self.LayerNorm = None if eps is None else nn.LayerNorm(normalised, eps=eps)
         self.dropout = Dropout(dropout)
@@ -109,13 +109,13 @@ class Embeddings(nn.Module):
             summed = summed + self.positions(tokens, position_ids, start)
         if packing is not None:
             summed = packing.pack(summed)
-        if self.project is not None and self.widens_first:
+        if self.project is not None and self.projects_before_norm:
             summed = self.project(summed.to(self.project.weight.dtype))
         if self.LayerNorm is not None:
             # The tables may have a wider dtype than the weights of the layers.
             summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))
         dropped: Tensor = self.dropout(summed)
-        if self.project is not None and not self.widens_first:
+        if self.project is not None and not self.projects_before_norm:
             dropped = self.project(dropped)
         return dropped
 

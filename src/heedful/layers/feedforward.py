@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from heedful.layers import rows
+from heedful.layers import fused
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear, linear
 
@@ -58,7 +58,7 @@ class Intermediate(nn.Module):
         """Return ``dense`` of the activations, for ``hidden`` of shape (B, S, D).
 
         Large activations are recomputed in the backward pass, unless the whole block is
-        ``recomputed``; see ``Block``.
+        ``checkpointed``; see ``Block``.
         """
         has_dropout = self.training and self.dropout.probability > 0
         trains = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
@@ -77,8 +77,8 @@ class Intermediate(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return shape (B, S, F) for shape (B, S, D)."""
-        if rows.fits_gelu(self.dense, self.activation, hidden):
-            activated = rows.gelu(hidden, self.dense)
+        if fused.supports_gelu(self.dense, self.activation, hidden):
+            activated = fused.gelu(hidden, self.dense)
         else:
             activated = self.activation(self.dense(hidden))
         inner: Tensor = self.dropout(activated)

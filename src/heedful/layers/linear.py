@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-from heedful.layers.probing import why_not
+from heedful.layers.kernel_check import kernel_error
 
 _MIN_MULTIPLICATIONS = 2**24
 """Number of multiplications at which oneDNN takes over. The first product of each size creates a
@@ -41,7 +41,7 @@ def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         weight: shape (O, I).
         bias: shape (O,), or None.
     """
-    if not (is_plainly_called("cpu") and products()[0] and _supported(hidden, weight, bias)):
+    if not (is_eager("cpu") and uses_onednn()[0] and _supported(hidden, weight, bias)):
         return F.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         product: Tensor = _Product.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
@@ -101,7 +101,7 @@ def _is_contiguous_bias(bias: Tensor, weight: Tensor) -> bool:
     return matches and bias.shape == weight.shape[:1] and bias.is_contiguous()
 
 
-def is_plainly_called(device: str) -> bool:
+def is_eager(device: str) -> bool:
     """Return whether a call on this device type needs only the values of the product.
 
     Autocast casts the inputs of torch's own product. Tracing, compiling, `torch.func` and
@@ -117,7 +117,7 @@ def is_plainly_called(device: str) -> bool:
 
 
 @cache
-def products() -> tuple[bool, str]:
+def uses_onednn() -> tuple[bool, str]:
     """Return whether oneDNN computes large float32 products, and the reason.
 
     The decision is not based on timing: results must not depend on the load of the machine.
@@ -128,7 +128,7 @@ def products() -> tuple[bool, str]:
         return False, "MKL uses AVX-512 on Intel's CPUs, and on systems that do not name the CPU"
     if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False, "torch was built without MKL"
-    if (wrong := why_not(_computes_right)) is not None:
+    if (wrong := kernel_error(_computes_right)) is not None:
         return False, wrong
     return True, "the CPU has AVX-512, which MKL uses on Intel's CPUs alone"
 

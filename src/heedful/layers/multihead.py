@@ -13,15 +13,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from heedful.layers import rows
-from heedful.layers.attention import Mixed, attend, attend_talking
+from heedful.layers import fused
+from heedful.layers.attention import AttentionOutput, attend, attend_talking
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
 from heedful.layers.disentangled import Disentangled, disentangled_bias
 from heedful.layers.linear import Linear
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
-from heedful.layers.varlen import attend_texts, has_kernel
+from heedful.layers.varlen import attend_varlen, has_kernel
 
 BIASES = frozenset({"query", "key", "value", "output"})
 """The linear layers of attention; each may have a bias."""
@@ -62,7 +62,7 @@ class MultiHead(nn.Module):
         self.head_width = head_width
         self.dropout = dropout
         self.score_factor = score_factor
-        self.computes_in: torch.dtype | None = None
+        self.compute_dtype: torch.dtype | None = None
         """Dtype of the matrix products if torch casts the weights just before (sharded mixed
         precision); None for the dtype of the weights."""
         self.query = Linear(width, len(heads) * head_width, "query" in biases)
@@ -82,21 +82,21 @@ class MultiHead(nn.Module):
             layers += self.disentangled.layers()
         return layers
 
-    def renumber(self, number: int) -> None:
+    def set_block_index(self, number: int) -> None:
         """Draw the random blocks of sparse attention as the block of another index does."""
         if self.sparse is not None:
             self.sparse = replace(self.sparse, number=number)
 
     @property
-    def attends_to_texts(self) -> bool:
+    def supports_packing(self) -> bool:
         """Whether ``varlen.py`` has a kernel for this module with its current device and dtype."""
-        special = self.looks_at_places or self.sparse is not None or self.talk_scores is not None
+        special = self.uses_positions or self.sparse is not None or self.talk_scores is not None
         weight = self.query.weight
-        supported = has_kernel(weight.device, self.computes_in or weight.dtype, self.head_width)
+        supported = has_kernel(weight.device, self.compute_dtype or weight.dtype, self.head_width)
         return supported and not special
 
     @property
-    def looks_at_places(self) -> bool:
+    def uses_positions(self) -> bool:
         """Whether the scores depend on the positions of the keys."""
         return self.distance_embedding is not None or self.disentangled is not None
 
@@ -116,15 +116,15 @@ class MultiHead(nn.Module):
         key = self._rotate(self._split(self.key(source), packing), start)
         return KeyValue(key, self._split(self.value(source), packing))
 
-    def together(self, source: Tensor, packing: Packing | None) -> tuple[Tensor, KeyValue] | None:
+    def fused_qkv(self, source: Tensor, packing: Packing | None) -> tuple[Tensor, KeyValue] | None:
         """Return the queries and `keys_and_values` of one source by one matrix product.
 
         Shapes as in ``keys_and_values``. Return None if a fused product is not supported.
         """
         layers = (self.query, self.key, self.value)
-        if not rows.fits_together(layers, source):
+        if not fused.supports_fused_linear(layers, source):
             return None
-        query, key, value = (self._split(x, packing) for x in rows.together(source, layers))
+        query, key, value = (self._split(x, packing) for x in fused.fused_linear(source, layers))
         return self._rotate(query, 0), KeyValue(self._rotate(key, 0), value)
 
     def forward(
@@ -144,14 +144,14 @@ class MultiHead(nn.Module):
         causal: bool = False,
         texts: Texts | None = None,
         relations: Relations | None = None,
-    ) -> Mixed:
+    ) -> AttentionOutput:
         """Return the weighted values, heads concatenated: shape (B, S, D) if no head is pruned.
 
         Args:
             source: input of the queries. Shape (B, S, D), or (1, N, D) if packed; the result is
                 packed, too.
             memory: the keys and values: ``keys_and_values``.
-            query: the projected queries, if already computed: see `together`.
+            query: the projected queries, if already computed: see `fused_qkv`.
             mask: bool, broadcastable to (B, H, S, T); None lets every query attend to all keys.
             head_mask: factor of the values and weights of each head, including pruned heads. Shape
                 (H,).
@@ -184,7 +184,7 @@ class MultiHead(nn.Module):
             keys = memory_packing.bounds
             queries = keys.single if packing is None else packing.bounds
             assert queries is not None
-            mixed = attend_texts(
+            mixed = attend_varlen(
                 query, *memory, queries=queries, keys=keys, causal=causal, dropout=dropout
             )
             weights, kernel, packing = None, "varlen", None
@@ -212,10 +212,10 @@ class MultiHead(nn.Module):
             mixed = mixed * factor
             weights = None if weights is None else weights * factor
         merged = mixed.transpose(1, 2).flatten(2)
-        return Mixed(merged if packing is None else packing.pack(merged), weights, kernel)
+        return AttentionOutput(merged if packing is None else packing.pack(merged), weights, kernel)
 
     @property
-    def _attend(self) -> Callable[..., Mixed]:
+    def _attend(self) -> Callable[..., AttentionOutput]:
         if self.talk_scores is None or self.talk_weights is None:
             return attend
         return partial(attend_talking, talk=(self.talk_scores.weight, self.talk_weights.weight))

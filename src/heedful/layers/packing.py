@@ -19,14 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from heedful.host import on_host, send
+from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.layers.varlen import Bounds
 
 LEAST_PADDING = 1 / 16
 """Smallest share of padding for which a batch is packed. Below it, moving the tokens costs as much
 as the padding."""
 
-ROUND = 32
+MULTIPLE_OF = 32
 """The number of packed tokens is a multiple of this."""
 
 
@@ -34,11 +34,11 @@ ROUND = 32
 class Packing:
     """The mapping between a padded batch and its packed tokens."""
 
-    rows: Tensor
+    indices: Tensor
     """Index of each packed token in the flattened batch. Shape (N,)."""
-    count: int
+    num_tokens: int
     """Number of packed tokens without copies; these come first, in ascending order."""
-    numbers: Tensor
+    inverse: Tensor
     """Packed index of each position in the flattened batch; 0 for padding. Shape (B * S,)."""
     batch: int
     """B."""
@@ -47,7 +47,7 @@ class Packing:
 
     def pack(self, padded: Tensor) -> Tensor:
         """Return shape (1, N, D) for shape (B, S, D). Padding gets zero gradients."""
-        packed: Tensor = _Pack.apply(padded, self.rows, self.count)  # type: ignore[no-untyped-call]
+        packed: Tensor = _Pack.apply(padded, self.indices, self.num_tokens)  # type: ignore[no-untyped-call]
         return packed
 
     def pad(self, packed: Tensor) -> Tensor:
@@ -56,32 +56,32 @@ class Packing:
         Padding gets the values of an arbitrary token. No gradient may come back from padding: mask
         it as keys, and discard its outputs.
         """
-        padded: Tensor = _Pad.apply(packed, self.rows[: self.count], self.numbers)  # type: ignore[no-untyped-call]
+        padded: Tensor = _Pad.apply(packed, self.indices[: self.num_tokens], self.inverse)  # type: ignore[no-untyped-call]
         return padded.view(self.batch, -1, padded.shape[1])
 
     def restore(self, packed: Tensor) -> Tensor:
         """Return shape (B, S, D) for shape (1, N, D), with zeros for padding."""
-        padded = packed.new_zeros(len(self.numbers), packed.shape[2])
-        padded = padded.index_copy(0, self.rows[: self.count], packed[0, : self.count])
+        padded = packed.new_zeros(len(self.inverse), packed.shape[2])
+        padded = padded.index_copy(0, self.indices[: self.num_tokens], packed[0, : self.num_tokens])
         return padded.view(self.batch, -1, packed.shape[2])
 
     def pack_ids(self, padded: Tensor) -> Tensor:
         """Return shape (1, N) for integers of shape (B, S)."""
-        return padded.flatten()[self.rows][None]
+        return padded.flatten()[self.indices][None]
 
-    def at(self, packed: Tensor, places: Tensor) -> Tensor:
+    def gather(self, packed: Tensor, places: Tensor) -> Tensor:
         """Return one token of each sequence, shape (B, 1, D), for shape (1, N, D).
 
         Args:
             packed: the packed hidden states.
             places: position of the token in each sequence. Shape (B,).
         """
-        indices = self.numbers.view(self.batch, -1).gather(1, places[:, None])[:, 0]
+        indices = self.inverse.view(self.batch, -1).gather(1, places[:, None])[:, 0]
         return packed[0].index_select(0, indices)[:, None]
 
     def first(self, packed: Tensor) -> Tensor:
         """Return the first token of each sequence, shape (B, 1, D), for shape (1, N, D)."""
-        starts = self.numbers.view(self.batch, -1)[:, 0]
+        starts = self.inverse.view(self.batch, -1)[:, 0]
         return packed[0].index_select(0, starts)[:, None]
 
 
@@ -93,14 +93,14 @@ def packing(tokens: Tensor, device: torch.device | None = None) -> Packing | Non
         device: device of the result; None for the device of the tokens.
     """
     device = tokens.device if device is None else device
-    indices, inverse = _indices(on_host(tokens))
+    indices, inverse = _indices(get_host_copy(tokens))
     if not 0 < len(indices) <= (1 - LEAST_PADDING) * len(inverse):
         return None
-    rounded_up = torch.cat([indices, indices[:1].expand(-len(indices) % ROUND)])
+    rounded_up = torch.cat([indices, indices[:1].expand(-len(indices) % MULTIPLE_OF)])
     return Packing(
-        rows=send(rounded_up, device),
-        count=len(indices),
-        numbers=send(inverse, device),
+        indices=copy_to_device(rounded_up, device),
+        num_tokens=len(indices),
+        inverse=copy_to_device(inverse, device),
         batch=len(tokens),
     )
 
@@ -115,7 +115,7 @@ def packing_of_texts(tokens: Tensor, device: torch.device) -> Packing | None:
     Returns:
         None if there are no tokens.
     """
-    host_tokens = on_host(tokens)
+    host_tokens = get_host_copy(tokens)
     return _packing_with_bounds(host_tokens, host_tokens.sum(1), device)
 
 
@@ -131,7 +131,7 @@ def packing_of_mask(mask: Tensor, device: torch.device, *, causal: bool) -> Pack
     Returns:
         None if there are no tokens, or if the mask does not have this form.
     """
-    host_mask = on_host(mask)
+    host_mask = get_host_copy(mask)
     tokens = host_mask.diagonal(dim1=1, dim2=2)  # (B, S)
     starts = host_mask.byte().argmax(2).int()  # (B, S): start of each token's text in its sequence
     expected = (starts[:, :, None] == starts[:, None]) & tokens[:, None]
@@ -152,16 +152,16 @@ def _packing_with_bounds(tokens: Tensor, lengths: Tensor, device: torch.device) 
         return None
     starts = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
     return Packing(
-        rows=send(indices, device),
-        count=len(indices),
-        numbers=send(inverse, device),
+        indices=copy_to_device(indices, device),
+        num_tokens=len(indices),
+        inverse=copy_to_device(inverse, device),
         batch=len(tokens),
-        bounds=Bounds(send(starts, device), int(lengths.max())),
+        bounds=Bounds(copy_to_device(starts, device), int(lengths.max())),
     )
 
 
 def _indices(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``Packing.rows`` without the copies, and ``Packing.numbers``."""
+    """Return ``Packing.indices`` without the copies, and ``Packing.inverse``."""
     flat = tokens.flatten()
     indices = flat.nonzero().squeeze(1)  # (N,)
     inverse = torch.zeros_like(flat, dtype=torch.int64)

@@ -74,16 +74,16 @@ class Relations:
     vectors: Tensor
     """Embeddings of the distances from T - 1 down to 1 - S. Shape (1, T + S - 1, D). For two
     directions, one for each half of the batch, (2, T + S - 1, D)."""
-    apart: Tensor | None
+    other_segment: Tensor | None
     """Bool, True where key and query belong to different segments. Shape (B, 1, queries, T); None
     with a single segment."""
-    places: Tensor | None
+    query_positions: Tensor | None
     """Positions of the further queries among the S tokens. Shape (B, P), int64."""
-    types: Tensor | None
+    segment_ids: Tensor | None
     """Segment id of each token. Shape (B, S); None with a single segment."""
-    real: Tensor | None
+    token_mask: Tensor | None
     """Bool, True for a token, False for padding. Shape (B, S); None without padding."""
-    whole: bool
+    full_attention: bool
     """Whether each token attends to all tokens of its sequence and to no others, in one
     direction."""
 
@@ -177,13 +177,13 @@ class RelativePositions(nn.Embedding):
         table = table.to(query.dtype)
         if self.scaled:
             table = table / math.sqrt(query.shape[-1])
-        bias = by_distance(query, table.flip(0), keys)
+        bias = relative_scores(query, table.flip(0), keys)
         if self.with_key:
-            bias = bias + by_distance(key, table, queries).mT
+            bias = bias + relative_scores(key, table, queries).mT
         return bias
 
 
-def by_distance(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
+def relative_scores(vectors: Tensor, table: Tensor, columns: int) -> Tensor:
     """Return the dot product of vector i with row ``j + rows - 1 - i`` of a table, for all i and j.
 
     Args:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.layers.additive import AdditiveAttention, Memory
+from heedful.layers.additive import AdditiveAttention, KeysAndValues
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear
-from heedful.layers.repeated import Repeated, repeated
+from heedful.layers.stepwise import StepwiseLinear, stepwise
 
 CELLS = {"gru": 3, "lstm": 4}
 """The cells (Cho et al. 2014; Hochreiter and Schmidhuber 1997) and their numbers of gates. The
@@ -54,12 +54,12 @@ class Direction(nn.Module):
         """
         steps, rows = vectors.shape[:2]
         pairs = list(zip(self.input(vectors).unbind(), real.unbind(), strict=True))
-        from_state = repeated(self.hidden, steps, rows)
+        from_state = stepwise(self.hidden, steps, rows)
         hidden = vectors.new_zeros(rows, self.hidden.in_features)
         cell = None if self.cell == "gru" else hidden
         states = []
         for from_input, is_real in reversed(pairs) if self.backwards else pairs:
-            hidden, cell = advance(from_input, from_state(hidden), hidden, cell)
+            hidden, cell = cell_step(from_input, from_state(hidden), hidden, cell)
             # In the backward direction, padding comes first. The state stays zero until it ends.
             hidden, cell = hidden * is_real, None if cell is None else cell * is_real
             states.append(hidden)
@@ -95,7 +95,7 @@ class BidirectionalEncoder(nn.Module):
         return Encoded(states, backwards[0])
 
 
-class Carry(NamedTuple):
+class DecoderState(NamedTuple):
     """The recurrent state that a decoder step passes to the next."""
 
     hidden: Tensor
@@ -105,10 +105,12 @@ class Carry(NamedTuple):
     context: Tensor
     """Context vector of the last step. Shape (B, D)."""
 
-    def select(self, rows: Tensor) -> "Carry":
+    def select(self, rows: Tensor) -> "DecoderState":
         """Return the sequences with the given indices, shape (N,), with repetitions allowed."""
         cell = None if self.cell is None else self.cell.index_select(0, rows)
-        return Carry(self.hidden.index_select(0, rows), cell, self.context.index_select(0, rows))
+        return DecoderState(
+            self.hidden.index_select(0, rows), cell, self.context.index_select(0, rows)
+        )
 
 
 class Decoded(NamedTuple):
@@ -120,7 +122,7 @@ class Decoded(NamedTuple):
     """Shape (S, B, D)."""
     weights: Tensor
     """Attention weights of each step. Shape (S, B, E)."""
-    carry: Carry
+    carry: DecoderState
     """Recurrent state after the last step."""
 
 
@@ -148,7 +150,7 @@ class AttentiveDecoder(nn.Module):
         self.hidden = Linear(width, gates)
         self.attention = AdditiveAttention(width, memory_width, width)
 
-    def start(self, last: Tensor, memory: Memory) -> Carry:
+    def start(self, last: Tensor, memory: KeysAndValues) -> DecoderState:
         """Return the initial state (Bahdanau et al. 2015, appendix A.2.2).
 
         Args:
@@ -157,9 +159,9 @@ class AttentiveDecoder(nn.Module):
         """
         hidden, *cell = torch.tanh(self.initial(last)).chunk(1 if self.cell == "gru" else 2, 1)
         context = memory.values.new_zeros(len(last), memory.values.shape[2])
-        return Carry(hidden, cell[0] if cell else None, context)
+        return DecoderState(hidden, cell[0] if cell else None, context)
 
-    def forward(self, vectors: Tensor, carry: Carry, memory: Memory) -> Decoded:
+    def forward(self, vectors: Tensor, carry: DecoderState, memory: KeysAndValues) -> Decoded:
         """Compute one step per word.
 
         Args:
@@ -168,17 +170,17 @@ class AttentiveDecoder(nn.Module):
             memory: keys and values of the encoder states.
         """
         rows, steps = vectors.shape[:2]
-        from_input = Repeated(self.context.weight, self.word(vectors.transpose(0, 1)))
-        from_state = repeated(self.hidden, steps, rows)
-        query = repeated(self.attention.query, steps, rows)
+        from_input = StepwiseLinear(self.context.weight, self.word(vectors.transpose(0, 1)))
+        from_state = stepwise(self.hidden, steps, rows)
+        query = stepwise(self.attention.query, steps, rows)
         hidden, cell, context = carry
         outputs = []
         for _ in range(steps):
-            hidden, cell = advance(from_input(context), from_state(hidden), hidden, cell)
+            hidden, cell = cell_step(from_input(context), from_state(hidden), hidden, cell)
             context, weights = self.attention(query(hidden), memory)
             outputs.append((hidden, context, weights))
         states, contexts, attended = (torch.stack(parts) for parts in zip(*outputs, strict=True))
-        return Decoded(states, contexts, attended, Carry(hidden, cell, context))
+        return Decoded(states, contexts, attended, DecoderState(hidden, cell, context))
 
 
 class Readout(nn.Module):
@@ -212,7 +214,7 @@ class Readout(nn.Module):
         return dropped
 
 
-def advance(
+def cell_step(
     from_input: Tensor, from_state: Tensor, hidden: Tensor, cell: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """Return the next hidden state and, for an LSTM, the next cell state, each of shape (B, H).

@@ -92,19 +92,19 @@ class SegmentPositions(nn.Module):
         assert query_bias is not None
         keys = key.shape[2]
         length = keys - start
-        divided = relations.apart is not None
+        divided = relations.other_segment is not None
         products = self.products(query, query_bias, relations.vectors, divided)  # (B, H, N, 1 + R)
-        bias = shifted(products[:, :, :length], keys)
-        if relations.places is not None:
+        bias = relative_shift(products[:, :, :length], keys)
+        if relations.query_positions is not None:
             # Among the distances from T - 1 down, key j has index S - 1 - position + j.
-            first = length - relations.places  # (B, P)
+            first = length - relations.query_positions  # (B, P)
             columns = first[..., None] + torch.arange(keys, device=first.device)  # (B, P, T)
             further_products = products[:, :, length:]
             index = columns[:, None].expand(-1, query.shape[1], -1, -1)
             bias = torch.cat([bias, further_products.gather(3, index)], 2)
-        if relations.apart is None:
+        if relations.other_segment is None:
             return bias
-        return torch.addcmul(bias, relations.apart.to(bias.dtype), products[..., :1])
+        return torch.addcmul(bias, relations.other_segment.to(bias.dtype), products[..., :1])
 
     def products(self, query: Tensor, query_bias: Tensor, vectors: Tensor, divided: bool) -> Tensor:
         """Return the scaled products of the queries with the other segment and each distance.
@@ -119,9 +119,11 @@ class SegmentPositions(nn.Module):
             Shape (B, H, N, 1 + R).
         """
         if len(vectors) == 1:
-            return meet(query, *self.table(query_bias, vectors[0], divided))
+            return products_with(query, *self.table(query_bias, vectors[0], divided))
         halves = zip(query.chunk(2), vectors, strict=True)
-        return torch.cat([meet(q, *self.table(query_bias, one, divided)) for q, one in halves])
+        return torch.cat(
+            [products_with(q, *self.table(query_bias, one, divided)) for q, one in halves]
+        )
 
     def table(self, query_bias: Tensor, vectors: Tensor, divided: bool) -> tuple[Tensor, Tensor]:
         """Return the vectors to multiply queries with: the other segment, then each distance.
@@ -153,7 +155,7 @@ class SegmentPositions(nn.Module):
         return table, offset
 
 
-def meet(query: Tensor, table: Tensor, offset: Tensor) -> Tensor:
+def products_with(query: Tensor, table: Tensor, offset: Tensor) -> Tensor:
     """Return the products of queries with the vectors of a table. Shape (B, H, N, 1 + R).
 
     Args:
@@ -167,7 +169,7 @@ def meet(query: Tensor, table: Tensor, offset: Tensor) -> Tensor:
     return met.view(heads, -1, queries, met.shape[-1]).transpose(0, 1)
 
 
-def shifted(products: Tensor, keys: int) -> Tensor:
+def relative_shift(products: Tensor, keys: int) -> Tensor:
     """Return the products of each query with its own distances to the keys, as a view.
 
     This is the relative shift. The first column belongs to no distance. Viewed as rows that are one

@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
 from heedful.layers.block import Block, BlockOutput, Context
-from heedful.layers.cache import Cache, KeyValue, Past
+from heedful.layers.cache import Cache, KeyValue, KVCache
 from heedful.layers.convolution import Convolution
 from heedful.layers.disentangled import Distances
 from heedful.layers.positions import BucketedPositions
@@ -28,9 +28,9 @@ T = TypeVar("T")
 class Order(NamedTuple):
     """The order in which shared blocks are computed (Lan et al. 2020, section 3.1)."""
 
-    numbers: tuple[int, ...]
+    block_indices: tuple[int, ...]
     """The index of the block computed first, second, ...: L indices."""
-    together: int = 1
+    blocks_per_layer: int = 1
     """Number of consecutive blocks per layer; states between them are not returned."""
 
 
@@ -97,20 +97,20 @@ class Stack(nn.Module):
     def blocks(self) -> list[Block]:
         """The L blocks in the order of computation."""
         distinct = self.distinct
-        return [distinct[number] for number in self.order.numbers]
+        return [distinct[number] for number in self.order.block_indices]
 
     @property
-    def attends_to_texts(self) -> bool:
+    def supports_packing(self) -> bool:
         """Whether all attention works without padding; see ``varlen.py``."""
-        attends = all(block.attends_to_texts for block in self.distinct)
-        return attends and not self.looks_at_places
+        attends = all(block.supports_packing for block in self.distinct)
+        return attends and not self.uses_positions
 
     @property
-    def looks_at_places(self) -> bool:
+    def uses_positions(self) -> bool:
         """Whether positions matter inside the stack, beyond the position embeddings."""
         shared = (self.relative_attention_bias, self.distances, self.convolution)
         return any(module is not None for module in shared) or any(
-            block.attention.self.looks_at_places for block in self.distinct
+            block.attention.self.uses_positions for block in self.distinct
         )
 
     def forward(
@@ -120,13 +120,13 @@ class Stack(nn.Module):
         *,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,
-        past: Sequence[Past] | None = None,
+        past: Sequence[KVCache] | None = None,
         memory: Sequence[Tensor] | None = None,
         weights_of: Collection[int] = (),
         need_states: bool = False,
         recompute: bool = False,
         only_first: bool = False,
-        asking: Tensor | None = None,
+        query_offset: Tensor | None = None,
     ) -> StackOutput:
         """Compute all blocks.
 
@@ -142,16 +142,16 @@ class Stack(nn.Module):
             recompute: whether to use activation checkpointing: keep one tensor per block, and
                 recompute the rest in the backward pass.
             only_first: whether the last block computes only the first token.
-            asking: added to the input of the last block to form its queries. The last block then
-                runs a second time, with its own output as the queries (He et al. 2021, section
+            query_offset: added to the input of the last block to form its queries. The last block
+                then runs a second time, with its own output as the queries (He et al. 2021, section
                 3.2). None runs it once, like the other blocks. Broadcastable to (B, S, D).
         """
-        states, attentions, cross_attentions, caches, kernels = [hidden], [], [], [], list[str]()
+        states, attentions, cross_attentions, caches = [hidden], [], [], []
+        kernels: list[str] = []
         context = self._with_positions(hidden, context, past)
-        blocks = self.blocks
         norm: nn.LayerNorm | None = None  # normalisation deferred by the previous block
-        for number, block in enumerate(blocks):
-            row, last = self.order.numbers[number], number == len(blocks) - 1
+        for number, block in enumerate(blocks := self.blocks):
+            row, last = self.order.block_indices[number], number == len(blocks) - 1
             options = {
                 "head_mask": None if head_mask is None else head_mask[row],
                 "cross_head_mask": None if cross_head_mask is None else cross_head_mask[row],
@@ -161,7 +161,7 @@ class Stack(nn.Module):
                 "only_first": only_first and last,
             }
             convolves = self.convolution is not None and number == 0
-            next_repeats = asking is not None and number == len(blocks) - 2
+            next_repeats = query_offset is not None and number == len(blocks) - 2
             defers_norm = recompute and not (need_states or convolves or next_repeats or last)
             call = partial(
                 _compute,
@@ -172,11 +172,10 @@ class Stack(nn.Module):
                 recompute=recompute,
                 defers_norm=defers_norm,
             )
-            if asking is None or not last:
-                output = call(options)
-            else:
-                output = call({**options, "asking": states[-1] + asking.to(states[-1].dtype)})
-                output = call({**options, "asking": output.hidden})
+            if query_offset is not None and last:
+                queries = states[-1] + query_offset.to(states[-1].dtype)
+                options = _with_output_as_queries(call, options, queries)
+            output = call(options)
             norm = block.last_norm if defers_norm else None
             if convolves:
                 convolved = self._convolve(hidden, output.hidden, context, only_first and last)
@@ -190,7 +189,7 @@ class Stack(nn.Module):
             states[-1] = self.layer_norm(states[-1])
         cached = _not_none(caches)
         return StackOutput(
-            states=tuple(states[:: self.order.together] if need_states else states),
+            states=tuple(states[:: self.order.blocks_per_layer] if need_states else states),
             attentions=_not_none(attentions),
             cross_attentions=_not_none(cross_attentions),
             cache=None if cached is None else Cache(blocks=cached),
@@ -208,13 +207,13 @@ class Stack(nn.Module):
         return added
 
     def _with_positions(
-        self, hidden: Tensor, context: Context, past: Sequence[Past] | None
+        self, hidden: Tensor, context: Context, past: Sequence[KVCache] | None
     ) -> Context:
         """Return the context with the shared position bias and distances, computed once."""
         packing, start = context.packing, 0 if past is None else past[0].length
         queries = hidden.shape[1]
         if packing is not None:
-            queries = len(packing.numbers) // packing.batch
+            queries = len(packing.inverse) // packing.batch
         if self.relative_attention_bias is not None:
             bias = self.relative_attention_bias.bias(queries, start + queries, start=start)
             context = replace(context, bias=bias)
@@ -222,9 +221,19 @@ class Stack(nn.Module):
             context = replace(context, distances=self.distances(queries))
         return context
 
-    def cross_memory(self, encoded: Tensor) -> list[KeyValue]:
+    def cross_keys_and_values(self, encoded: Tensor) -> list[KeyValue]:
         """Return the cross-attention keys and values of each block for ``encoded``, (B, E, D)."""
         return [block.crossattention.self.keys_and_values(encoded) for block in self.blocks]
+
+
+def _with_output_as_queries(
+    call: Callable[[dict[str, Any]], BlockOutput], options: dict[str, Any], queries: Tensor
+) -> dict[str, Any]:
+    """Run a block with given queries, and return its options for a run with its output as queries.
+
+    Each run has a dict of its own, which activation checkpointing reads again.
+    """
+    return {**options, "query_states": call({**options, "query_states": queries}).hidden}
 
 
 def _compute(
@@ -292,7 +301,7 @@ def _recompute_block(
         options: further arguments of the block.
     """
     hidden = summed if norm is None else norm((summed,))
-    return block((hidden, context), {**options, "recomputed": True})
+    return block((hidden, context), {**options, "checkpointed": True})
 
 
 def _not_none(values: Iterable[T | None]) -> tuple[T, ...] | None:

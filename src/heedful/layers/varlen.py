@@ -23,15 +23,17 @@ _AMPERE = (8, 0)
 class Bounds(NamedTuple):
     """Start and end of each text in a packed sequence."""
 
-    starts: Tensor
+    cu_seqlens: Tensor
     """Cumulative sequence lengths: 0, then the end of each text. Shape (B + 1,), int32."""
-    longest: int
+    max_seqlen: int
     """The length of the longest text, or an upper bound."""
 
     @property
     def single(self) -> "Bounds":
         """Return the bounds of the same number of texts of one token each."""
-        starts = torch.arange(len(self.starts), dtype=torch.int32, device=self.starts.device)
+        starts = torch.arange(
+            len(self.cu_seqlens), dtype=torch.int32, device=self.cu_seqlens.device
+        )
         return Bounds(starts, 1)
 
 
@@ -49,7 +51,7 @@ flash_attention = torch.ops.aten._flash_attention_forward
 """Torch's FlashAttention kernel (Dao 2023), which supports autograd."""
 
 
-def attend_texts(
+def attend_varlen(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -79,10 +81,10 @@ def attend_texts(
         query,
         key,
         value,
-        queries.starts,
-        keys.starts,
-        queries.longest,
-        keys.longest,
+        queries.cu_seqlens,
+        keys.cu_seqlens,
+        queries.max_seqlen,
+        keys.max_seqlen,
         dropout,
         causal,
         False,  # do not return the dropout mask

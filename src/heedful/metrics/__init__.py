@@ -13,7 +13,7 @@ _HOMES = {
     "DetectionScores": "detection",
     "EntityScores": "entities",
     "LanguageScores": "language",
-    "NeighbourScores": "neighbours",
+    "RetrievalScores": "neighbours",
     "NextTokenScores": "language",
     "RegressionScores": "regression",
     "check_confusion_picture": "pictures",
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from heedful.metrics.entities import EntityScores as EntityScores
     from heedful.metrics.language import LanguageScores as LanguageScores
     from heedful.metrics.language import NextTokenScores as NextTokenScores
-    from heedful.metrics.neighbours import NeighbourScores as NeighbourScores
+    from heedful.metrics.neighbours import RetrievalScores as RetrievalScores
     from heedful.metrics.pictures import check_confusion_picture as check_confusion_picture
     from heedful.metrics.pictures import save_confusion_picture as save_confusion_picture
     from heedful.metrics.regression import RegressionScores as RegressionScores

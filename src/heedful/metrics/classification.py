@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.metrics.calibration import Calibration, calibration_error
-from heedful.metrics.counts import Counts, rates
+from heedful.metrics.counts import Counts, precision_recall_f1
 
 # N items, C classes
 
@@ -93,7 +93,7 @@ class ClassificationScores:
             if self.multi_label
             else _counts_of_classes(self._counts)
         )
-        columns = rates(cells, range(size), average=None)
+        columns = precision_recall_f1(cells, range(size), average=None)
         per_class = [
             {"label": label, "precision": p, "recall": r, "f1": f1, "support": int(support)}
             for label, p, r, f1, support in zip(
@@ -104,10 +104,10 @@ class ClassificationScores:
         scores = {
             "items": self._items,
             "accuracy": self._right / self._items,
-            "macro_f1": float(rates(cells, scored, average="macro")[2]),
+            "macro_f1": float(precision_recall_f1(cells, scored, average="macro")[2]),
         }
         if self.multi_label:
-            micro_f1 = float(rates(cells, scored, average="micro")[2])
+            micro_f1 = float(precision_recall_f1(cells, scored, average="micro")[2])
             return {**scores, "micro_f1": micro_f1, "per_class": per_class}
         return {
             **scores,

@@ -30,7 +30,7 @@ class Counts:
         return classes
 
 
-def rates(
+def precision_recall_f1(
     counts: Counts, labels: Sequence[int], *, average: Literal["macro", "micro"] | None
 ) -> tuple[Any, Any, Any, Any]:
     """Return precision, recall, F1 and support; 0 divided by 0 is 0.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from heedful.metrics.counts import Counts, rates
+from heedful.metrics.counts import Counts, precision_recall_f1
 
 
 class DetectionScores:
@@ -44,7 +44,7 @@ class DetectionScores:
         cells = Counts(
             *np.array([[1, 0, 1], [1, 1, 0], [caught, false_positives, false_negatives]])
         )
-        precision, recall, f1, _ = rates(cells, [1], average="micro")
+        precision, recall, f1, _ = precision_recall_f1(cells, [1], average="micro")
         return {
             "rtd_accuracy": self._right / total,
             "always_original": (self._tokens - self._replaced) / total,

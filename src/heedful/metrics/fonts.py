@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.errors import listed
+from heedful.errors import join_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ _FAMILIES = (
 """Font families that operating systems ship, most legible first."""
 
 
-def give_fonts(figure: "Figure", path: Path) -> None:
+def add_fallback_fonts(figure: "Figure", path: Path) -> None:
     """Add a fallback font to the East Asian texts of a figure.
 
     Logs one warning naming the characters that no font has. Does nothing for an SVG, which is drawn
@@ -57,7 +57,7 @@ def give_fonts(figure: "Figure", path: Path) -> None:
             "%s: no font at hand has %s, drawn as boxes; the HTML of heedful report and of heedful "
             "explain --out FILE.html shows all characters",
             path,
-            listed(lacking),
+            join_names(lacking),
         )
 
 

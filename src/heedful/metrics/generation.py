@@ -55,7 +55,7 @@ def text_metrics(*, cased: bool, tokenize: str = "13a") -> dict[str, Any]:
     return dict(sorted(metrics.items()))
 
 
-def bleu_cut(metrics: Mapping[str, Any]) -> str | None:
+def bleu_tokenizer_signature(metrics: Mapping[str, Any]) -> str | None:
     """Return the signature of BLEU's tokenizer, or None if there are no metrics."""
     return str(metrics["bleu"].tokenizer.signature()) if metrics else None
 

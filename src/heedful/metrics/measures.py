@@ -17,20 +17,20 @@ from heedful.metrics.calibration import CALIBRATION_BINS, bins_of
 from heedful.metrics.generation import score_of_statistics
 from heedful.metrics.neighbours import DEPTHS
 
-Numbers: TypeAlias = NDArray[np.float64]
-Measure: TypeAlias = Callable[[Numbers, Numbers], dict[str, Numbers]]
+Statistics: TypeAlias = NDArray[np.float64]
+Measure: TypeAlias = Callable[[Statistics, Statistics], dict[str, Statistics]]
 """Maps the items' statistics, (N, K), and the weight of each item, (R, N), to scores, (R,) each."""
 
 LOWER_IS_BETTER = frozenset({"ece", "mse", "perplexity"})
 """Scores for which lower is better."""
 
 
-def ratio(above: Numbers, below: Numbers) -> Numbers:
+def ratio(above: Statistics, below: Statistics) -> Statistics:
     """Return the quotient; 0 divided by 0 is 0, as in the libraries' scores."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
-def f1(true_positives: Numbers, predicted: Numbers, true: Numbers) -> Numbers:
+def f1(true_positives: Statistics, predicted: Statistics, true: Statistics) -> Statistics:
     """Return F1, the harmonic mean of precision and recall, from counts."""
     return ratio(2 * true_positives, predicted + true)
 
@@ -42,7 +42,7 @@ def means(*names: str) -> Measure:
         names: the name of each statistic's mean.
     """
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         totals = weights @ columns  # (R, K)
         items = weights.sum(1)
         return {name: ratio(totals[:, at], items) for at, name in enumerate(names)}
@@ -59,7 +59,7 @@ def both(first: Measure, second: Measure, *, at: int) -> Measure:
         at: the index of the second measure's first column.
     """
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         return first(columns[:, :at], weights) | second(columns[:, at:], weights)
 
     return measure
@@ -75,7 +75,7 @@ def classes(size: int) -> Measure:
         size: number of classes.
     """
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         cells = (columns[:, 0] * size + columns[:, 1]).astype(np.int64)  # (N,)
         matrix = _sum_by_bin(cells, weights, size * size).reshape(-1, size, size)  # (R, C, C)
         hits = matrix.diagonal(axis1=1, axis2=2)  # (R, C)
@@ -94,13 +94,13 @@ def classes(size: int) -> Measure:
     return measure
 
 
-def _calibration_error(columns: Numbers, weights: Numbers) -> Numbers:
+def _calibration_error(columns: Statistics, weights: Statistics) -> Statistics:
     right, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
     gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
     return ratio(np.abs(gaps).sum(1), weights.sum(1))
 
 
-def _sum_by_bin(bins: NDArray[np.int64], weights: Numbers, size: int) -> Numbers:
+def _sum_by_bin(bins: NDArray[np.int64], weights: Statistics, size: int) -> Statistics:
     """Sum the weights of each bin. Shapes: (N,), (R, N) to (R, bins)."""
     return np.stack([np.bincount(bins, row, minlength=size) for row in weights])
 
@@ -115,7 +115,7 @@ def label_sets(size: int) -> Measure:
         size: number of labels.
     """
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         true, predicted = columns[:, :size], columns[:, size : 2 * size]
         true_positives, true, predicted = (
             weights @ (true * predicted),
@@ -131,7 +131,7 @@ def label_sets(size: int) -> Measure:
     return measure
 
 
-def entities(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def entities(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score entity recognition. Statistics: number of correct, predicted and true entities."""
     right, predicted, true = (weights @ columns).T
     return {
@@ -141,7 +141,7 @@ def entities(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
-def correlations(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def correlations(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Return the Pearson and Spearman correlations of an item's two values."""
     first, second = columns.T
     ranks = [_ranks(side, weights) for side in (first, second)]
@@ -152,13 +152,13 @@ def correlations(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
-def estimates(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def estimates(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score regression. Statistics: the prediction and the target."""
     errors = (columns[:, 0] - columns[:, 1]) ** 2
     return correlations(columns, weights) | {"mse": ratio(weights @ errors, weights.sum(1))}
 
 
-def _correlation(first: Numbers, second: Numbers, weights: Numbers) -> Numbers:
+def _correlation(first: Statistics, second: Statistics, weights: Statistics) -> Statistics:
     """Return the weighted Pearson correlation, 0 where it is undefined. (R, N) to (R,)."""
     items = weights.sum(1, keepdims=True)
     first_centred = first - (weights * first).sum(1, keepdims=True) / items
@@ -167,21 +167,21 @@ def _correlation(first: Numbers, second: Numbers, weights: Numbers) -> Numbers:
     return np.clip(ratio((weights * first_centred * second_centred).sum(1), spread), -1, 1)
 
 
-def _ranks(values: Numbers, weights: Numbers) -> Numbers:
+def _ranks(values: Statistics, weights: Statistics) -> Statistics:
     """Return each item's rank in every resample; ties get their mean rank. Shape (R, N)."""
     distinct, groups = np.unique(values, return_inverse=True)  # (G,), (N,)
     sizes = _sum_by_bin(groups, weights, len(distinct))  # (R, G)
     return (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, groups]
 
 
-def neighbours(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def neighbours(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score retrieval by recall at each depth. Statistic: the rank of the partner, from 1."""
     items = weights.sum(1)
     hits = {depth: (columns[:, 0] <= depth).astype(np.float64) for depth in DEPTHS}
     return {f"recall_at_{depth}": ratio(weights @ hits[depth], items) for depth in DEPTHS}
 
 
-def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def masked_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score masked-token prediction. Statistics: loss, correct tokens, masked tokens."""
     loss, right, masked = (weights @ columns).T
     return {
@@ -190,7 +190,7 @@ def masked_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
-def next_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def next_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score next-token prediction. Statistics: loss, correct tokens, target tokens."""
     loss, right, tokens = (weights @ columns).T
     mean = ratio(loss, tokens)
@@ -201,7 +201,7 @@ def next_tokens(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
-def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def detections(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score replaced-token detection.
 
     Statistics: number of tokens, of correctly classified tokens, of replaced tokens, of tokens
@@ -217,7 +217,7 @@ def detections(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
     }
 
 
-def likelihood(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+def likelihood(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score texts by their likelihood. Statistics: log-likelihood and number of tokens."""
     if not columns[:, 1].any():  # no item has a likelihood
         return {}
@@ -236,7 +236,7 @@ def texts(metrics: Mapping[str, Any], sizes: Sequence[int]) -> Measure:
         sizes: number of statistics of each metric.
     """
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         totals = weights @ columns  # (R, K)
         scores, start = {}, 0
         for (name, metric), size in zip(metrics.items(), sizes, strict=True):

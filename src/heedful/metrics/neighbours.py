@@ -27,7 +27,7 @@ class Ranked(NamedTuple):
     """Rank of the correct candidate, from 1."""
 
 
-def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Ranked]:
+def rank_candidates(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Ranked]:
     """Rank the candidates for each query by cosine similarity.
 
     Ties go to the earlier candidate: a model that gives all texts the same vector ranks the first
@@ -61,10 +61,11 @@ def partners(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Itera
         yield from map(Ranked, cosines.argmax(1).tolist(), ranks.tolist())
 
 
-class NeighbourScores:
+class RetrievalScores:
     """Collects embeddings of text pairs, and scores the retrieval of second texts by first texts.
 
-    A second text that occurs in several pairs is one candidate. Ties are broken as in `partners`.
+    A second text that occurs in several pairs is one candidate. Ties are broken as in
+    `rank_candidates`.
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,7 @@ class NeighbourScores:
         if total < 2:
             raise UserError("every pair has the same second text: there is nothing to find")
         vectors = torch.stack(list(self._candidates.values()))  # (M, D)
-        ranked = list(partners(torch.cat(self._queries), vectors, self._right))
+        ranked = list(rank_candidates(torch.cat(self._queries), vectors, self._right))
         recalls = {
             f"recall_at_{depth}": sum(each.rank <= depth for each in ranked) / len(ranked)
             for depth in DEPTHS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.errors import UserError, shorten
 from heedful.extras import missing
 from heedful.files import new_file
-from heedful.metrics.fonts import give_fonts
+from heedful.metrics.fonts import add_fallback_fonts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     ):
         # give_fonts logs its own warning for a PNG; the viewer of an SVG has its own fonts.
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        give_fonts(figure, path)
+        add_fallback_fonts(figure, path)
         if path.suffix.lower() == ".svg":
             options["metadata"] = {"Date": None}
         with new_file(path, overwrite=True) as partial:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.metrics.measures import Measure, Numbers
+from heedful.metrics.measures import Measure, Statistics
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
@@ -44,14 +44,14 @@ class Difference:
         return self.second - self.first
 
 
-def on_all(measure: Measure, columns: Numbers) -> dict[str, float]:
+def point_estimates(measure: Measure, columns: Statistics) -> dict[str, float]:
     """Return the scores of the original sample: each item has weight 1."""
     scores = measure(columns, np.ones((1, len(columns))))
     return {name: float(score[0]) for name, score in scores.items()}
 
 
 def intervals(
-    measure: Measure, columns: Numbers, *, seed: int, resamples: int = RESAMPLES
+    measure: Measure, columns: Statistics, *, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, Interval]:
     """Return each score with its 95 % confidence interval, by the percentile bootstrap.
 
@@ -61,7 +61,7 @@ def intervals(
         seed: the seed of the resampling.
         resamples: number of bootstrap resamples.
     """
-    scores = on_all(measure, columns)
+    scores = point_estimates(measure, columns)
     drawn = _bootstrap([measure], [columns], seed=seed, resamples=resamples)[0]  # (scores, R)
     return {
         name: Interval(score=score, low=low, high=high)
@@ -73,7 +73,7 @@ def intervals(
 
 def differences(
     measures: Sequence[Measure],
-    columns: Sequence[Numbers],
+    columns: Sequence[Statistics],
     *,
     seed: int,
     resamples: int = RESAMPLES,
@@ -89,7 +89,7 @@ def differences(
         seed: the seed of the resampling.
         resamples: number of bootstrap resamples.
     """
-    first, second = (on_all(*one) for one in zip(measures, columns, strict=True))
+    first, second = (point_estimates(*one) for one in zip(measures, columns, strict=True))
     drawn = _bootstrap(measures, columns, seed=seed, resamples=resamples)
     differences_drawn = drawn[1] - drawn[0]  # (scores, R)
     result = {}
@@ -128,16 +128,16 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
 
 
 def _bootstrap(
-    measures: Sequence[Measure], columns: Sequence[Numbers], *, seed: int, resamples: int
-) -> list[Numbers]:
+    measures: Sequence[Measure], columns: Sequence[Statistics], *, seed: int, resamples: int
+) -> list[Statistics]:
     """Return each run's scores of bootstrap resamples, which all runs share. Shapes (scores, R)."""
     from scipy.stats import bootstrap
 
     items = len(columns[0])
     assert items >= 2, "one item cannot be drawn anew"
-    num_scores = len(on_all(measures[0], columns[0]))
+    num_scores = len(point_estimates(measures[0], columns[0]))
 
-    def scores(drawn: NDArray[np.int64], axis: int) -> Numbers:
+    def scores(drawn: NDArray[np.int64], axis: int) -> Statistics:
         weights = np.stack([np.bincount(row, minlength=items) for row in np.atleast_2d(drawn)])
         counts = weights.astype(np.float64)  # (R, N)
         rows = [
@@ -161,7 +161,7 @@ def _bootstrap(
     return [drawn[start : start + num_scores] for start in range(0, len(drawn), num_scores)]
 
 
-def _confidence_limits(drawn: Numbers) -> list[tuple[float, float]]:
+def _confidence_limits(drawn: Statistics) -> list[tuple[float, float]]:
     """Return the central 95 % interval of each row. Shape (scores, R)."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(drawn, [tail, 1 - tail], axis=1)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.errors import UserError
 from heedful.layers.stack import Stack
 from heedful.models import pruning
-from heedful.models.configs import renumbered
+from heedful.models.configs import renumber_pruned
 from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 
@@ -25,7 +25,7 @@ class Body(Model):
         pooler: maps the first token's hidden state to the pooled output; None if there is none.
     """
 
-    can_recompute = True
+    supports_checkpointing = True
     embeddings: Any
     encoder: Stack
     pooler: nn.Module | None
@@ -79,7 +79,7 @@ class Body(Model):
 
     def keep_blocks(self, numbers: Sequence[int]) -> None:
         """Keep only the given blocks; see ``Model.keep_blocks``."""
-        kept = renumbered(self.config.pruned_heads, numbers)
+        kept = renumber_pruned(self.config.pruned_heads, numbers)
         self.encoder.keep(numbers)
         self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
 

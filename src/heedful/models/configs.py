@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from heedful.errors import UserError, check_known, did_you_mean, listed, unknown_name
+from heedful.errors import UserError, check_known, did_you_mean, join_names, unknown_name
 from heedful.files import read_json
 from heedful.models.encoder_config import BlocksConfig
 from heedful.models.stored_config import StoredConfig
@@ -159,7 +159,7 @@ def check_name(config: object, field: str, allowed: Collection[str]) -> None:
         raise unknown_name(field, str(name), allowed)
 
 
-def check_switches(config: object, names: Iterable[str]) -> None:
+def check_booleans(config: object, names: Iterable[str]) -> None:
     """Check that fields are true or false.
 
     Raises:
@@ -202,11 +202,11 @@ def complete_labels(config: HasLabels) -> None:
     if not labels:
         labels = {number: f"LABEL_{number}" for number in range(config.num_labels or 2)}
     if set(labels) != set(range(len(labels))):
-        ids = listed([repr(number) for number in labels])
+        ids = join_names([repr(number) for number in labels])
         raise UserError(f"id2label has the ids {ids}; they must be 0 to {len(labels) - 1}")
     names = list(labels.values())
     if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        shown = listed([repr(name) for name in names])
+        shown = join_names([repr(name) for name in names])
         raise UserError(f"id2label has the names {shown}; they must be different strings")
     if config.num_labels not in (0, len(labels)):
         raise UserError(f"num_labels is {config.num_labels}, but id2label has {len(labels)}")
@@ -290,7 +290,9 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
             raise UserError(f"{name} leaves no head in block {block}; it must keep one")
 
 
-def renumbered(pruned: Mapping[int, list[int]], numbers: Collection[int]) -> dict[int, list[int]]:
+def renumber_pruned(
+    pruned: Mapping[int, list[int]], numbers: Collection[int]
+) -> dict[int, list[int]]:
     """Return the pruned heads of the kept blocks, under the blocks' new indices.
 
     Args:

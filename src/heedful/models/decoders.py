@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Encoded:
+class EncoderOutput:
     """Encoder output that a decoder attends to."""
 
     hidden: Tensor
@@ -18,13 +18,13 @@ class Encoded:
     mask: Tensor | None
     """Mask of shape (N, E), or None if there is no padding."""
 
-    def select(self, rows: Tensor) -> "Encoded":
+    def select(self, rows: Tensor) -> "EncoderOutput":
         """Return the given rows, shape (M,), in the given order."""
         mask = None if self.mask is None else self.mask.index_select(0, rows)
-        return Encoded(hidden=self.hidden.index_select(0, rows), mask=mask)
+        return EncoderOutput(hidden=self.hidden.index_select(0, rows), mask=mask)
 
 
-class Steps(Protocol):
+class CompiledSteps(Protocol):
     """Runs search steps in place of a decoder without an encoder."""
 
     @property
@@ -40,4 +40,4 @@ class Steps(Protocol):
         """
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Score the token after the newest tokens; see ``decoding.search.NextScores``."""
+        """Score the token after the newest tokens; see ``decoding.search.ScoreFunction``."""

@@ -20,7 +20,7 @@ from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
 from heedful.layers.convolution import Convolution
-from heedful.layers.disentangled import Disentangled, Distances, Terms
+from heedful.layers.disentangled import Disentangled, DisentangledTerms, Distances
 from heedful.layers.embeddings import Embeddings, Widening
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear
@@ -66,9 +66,9 @@ class Variant:
     """Order in which shared blocks run; None runs each block once."""
     score_factors: Sequence[float] | None = None
     """Factor on the attention scores of each block; None for 1."""
-    scaled: bool = True
+    scale_position_scores: bool = True
     """See ``RelativePositions``."""
-    norm_before: bool = False
+    is_pre_norm: bool = False
     """Whether the model is pre-norm: blocks normalise their input and the stack its output. A
     post-norm model normalises the embeddings and each sublayer's output."""
     norm_last: bool = True
@@ -83,9 +83,9 @@ class Variant:
     """Number of task types; 0 if there are none."""
     word_types: bool = False
     """Whether token types are looked up in the word embeddings."""
-    widen: bool = False
+    project_embeddings: bool = False
     """Whether a linear layer follows the embeddings even if they are as wide as the model."""
-    widen_first: bool = False
+    project_before_norm: bool = False
     """Whether that layer comes before the layer normalisation of the embeddings."""
     embedding_dropout: float | None = None
     """Dropout of the embeddings; None takes ``hidden_dropout_prob``."""
@@ -93,18 +93,18 @@ class Variant:
     """Whether the model has a table of position embeddings."""
     add_positions: bool = True
     """Whether position embeddings are added to word embeddings."""
-    asks_with_positions: bool = False
+    queries_add_positions: bool = False
     """Whether the last block adds positions to its queries and runs twice; see
     ``Stack.forward``."""
     distances: Distances | None = None
     """Distance embeddings that all blocks share, if any."""
-    terms: Terms | None = None
+    terms: DisentangledTerms | None = None
     """Terms that relative distances add to the attention scores, if any."""
-    talking: bool = False
+    talking_heads: bool = False
     """Whether heads mix their attention scores and weights (talking heads)."""
     convolution: Convolution | None = None
     """Convolution whose output is added to the first block's output, if any."""
-    learns_padding: bool = False
+    train_padding_vector: bool = False
     """Whether the padding token's vector is trained like any other."""
     word_scale: float = 1.0
     """Factor on the word embeddings."""
@@ -125,12 +125,12 @@ class Encoder(Body):
         variant: how the family differs from BERT.
     """
 
-    leaves_out_padding: bool = False
+    packs_at_inference: bool = False
     """Whether to pack sequences at inference, too, if a kernel supports it. Hidden states of
     padding are then 0, as in training."""
 
     embeddings: Embeddings
-    packs_for = "first"
+    packing_token = "first"
 
     def __init__(
         self, config: EncoderConfig, add_pooling_layer: bool = True, variant: Variant = _BERT
@@ -138,7 +138,7 @@ class Encoder(Body):
         super().__init__()
         self.config = config
         dropout = variant.embedding_dropout
-        widen = variant.widen or config.embedding_width != config.hidden_size
+        widen = variant.project_embeddings or config.embedding_width != config.hidden_size
         self.embeddings = Embeddings(
             vocab_size=config.vocab_size,
             num_types=config.type_vocab_size,
@@ -150,25 +150,25 @@ class Encoder(Body):
             if variant.has_positions
             else None,
             width=config.embedding_width,
-            widening=Widening(config.hidden_size, variant.widen_first) if widen else None,
+            widening=Widening(config.hidden_size, variant.project_before_norm) if widen else None,
             word_scale=variant.word_scale,
-            pad_id=None if variant.learns_padding else config.pad_token_id,
-            eps=None if variant.norm_before else config.layer_norm_eps,
+            pad_id=None if variant.train_padding_vector else config.pad_token_id,
+            eps=None if variant.is_pre_norm else config.layer_norm_eps,
             dropout=config.hidden_dropout_prob if dropout is None else dropout,
             add_positions=variant.add_positions and config.position_embedding_type == "absolute",
         )
-        self.asks_with_positions = variant.asks_with_positions
+        self.queries_add_positions = variant.queries_add_positions
         self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks
         self.sparse = variant.sparse
-        self.encoder = stack(config, variant)
+        self.encoder = make_stack(config, variant)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
-    def without_padding(self) -> Self:
-        """Return a copy with `leaves_out_padding` set; it shares all submodules."""
+    def packed(self) -> Self:
+        """Return a copy with `packs_at_inference` set; it shares all submodules."""
         twin = copy.copy(self)
-        twin.leaves_out_padding = True
+        twin.packs_at_inference = True
         return twin
 
     @property
@@ -281,7 +281,7 @@ class Encoder(Body):
             encoded=encoder_hidden_states,
             encoded_mask=encoder_attention_mask,
             need_cache=use_cache,
-            by_text=self.sparse is not None,
+            need_texts=self.sparse is not None,
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         self_only = encoder_hidden_states is None and past_key_values is None and not use_cache
@@ -302,7 +302,7 @@ class Encoder(Body):
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
             only_first=only_first,
-            asking=self._asking(tokens, position_ids),
+            query_offset=self._query_offset(tokens, position_ids),
         )
         last = encoded.hidden if only_first else _padded(encoded.hidden, packing)
         return BertModelOutput(
@@ -322,20 +322,24 @@ class Encoder(Body):
 
         Inference packs only if the caller cannot see the states of padding, or allows it.
         """
-        if not (self.training or only_first or self.leaves_out_padding):
+        if not (self.training or only_first or self.packs_at_inference):
             return None
         # The kernel treats a single query as the last token of its sequence.
-        attends = self.encoder.attends_to_texts and not (only_first and self.config.is_decoder)
+        attends = self.encoder.supports_packing and not (only_first and self.config.is_decoder)
         if not (attends or (self.training and only_first)):
             return None
         if attention_mask is not None and attention_mask.ndim == 3:
             all_tokens = not only_first
-            return inputs.packing_apart(attention_mask, tokens, self.config) if all_tokens else None
+            return (
+                inputs.packing_of_separate_texts(attention_mask, tokens, self.config)
+                if all_tokens
+                else None
+            )
         return inputs.packing_of(attention_mask, tokens, attends=attends, only_first=only_first)
 
-    def _asking(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
+    def _query_offset(self, tokens: Tensor, position_ids: Tensor | None) -> Tensor | None:
         """Return the positions that the last block adds to its queries; None if it adds none."""
-        if not self.asks_with_positions:
+        if not self.queries_add_positions:
             return None
         return self.embeddings.positions(tokens, position_ids)
 
@@ -345,7 +349,7 @@ def _padded(hidden: Tensor, packing: Packing | None) -> Tensor:
     return hidden if packing is None else packing.restore(hidden)
 
 
-def stack(config: BlocksConfig, variant: Variant) -> Stack:
+def make_stack(config: BlocksConfig, variant: Variant) -> Stack:
     """Make the stack of blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -358,15 +362,17 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
         attention_output_dropout=config.attention_output_dropout,
         attention_dropout=config.attention_probs_dropout_prob,
         eps=config.layer_norm_eps,
-        norm_before=variant.norm_before,
+        is_pre_norm=variant.is_pre_norm,
         attention_biases=variant.attention_biases,
         activation_dropout=variant.activation_dropout,
-        chunk=config.chunk_size_feed_forward,
-        talking=variant.talking,
+        chunk_size=config.chunk_size_feed_forward,
+        talking_heads=variant.talking_heads,
     )
     kind = POSITIONS[config.position_embedding_type]
     limit = config.max_position_embeddings
-    positions = variant.positions or (lambda heads: kind(limit, head_width, scaled=variant.scaled))
+    positions = variant.positions or (
+        lambda heads: kind(limit, head_width, scaled=variant.scale_position_scores)
+    )
 
     def block(number: int, factor: float) -> Block:
         kept = remaining(heads, config.pruned_heads, number)
@@ -384,7 +390,7 @@ def stack(config: BlocksConfig, variant: Variant) -> Stack:
 
     factors = variant.score_factors or [1.0] * config.num_blocks
     norm = None
-    if variant.norm_before and variant.norm_last:
+    if variant.is_pre_norm and variant.norm_last:
         norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
     return Stack(
         (block(number, factor) for number, factor in enumerate(factors)),

@@ -4,7 +4,7 @@ from typing import ClassVar, Protocol
 
 
 class BlocksConfig(Protocol):
-    """Sizes from which ``encoder.stack`` makes blocks; each is a field or a property."""
+    """Sizes from which ``encoder.make_stack`` makes blocks; each is a field or a property."""
 
     DEPTH: ClassVar[str]
     """Name of the field with the number of blocks."""

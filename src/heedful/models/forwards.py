@@ -16,8 +16,8 @@ from torch import Tensor
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
+from heedful.device_transfer import reshape_with_host_copy
 from heedful.errors import UserError
-from heedful.host import reshaped
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
 from heedful.models.labels import class_loss, labelled_positions
@@ -27,11 +27,11 @@ from heedful.models.outputs import (
     LanguageModelOutput,
     QuestionAnsweringOutput,
 )
-from heedful.models.with_head import WithHead, language_head
+from heedful.models.with_head import ModelWithHead, language_head
 
 
 def classify(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -84,7 +84,7 @@ def classify(
 
 
 def choose(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -127,7 +127,7 @@ def choose(
 
 
 def find_span(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -166,7 +166,7 @@ def find_span(
 
 
 def span_output(
-    self: WithHead,
+    self: ModelWithHead,
     encoded: BertModelOutput,
     logits: Tensor,
     start_positions: Tensor | None,
@@ -188,8 +188,8 @@ def span_output(
     )
 
 
-def predict_masked(
-    self: WithHead,
+def masked_lm(
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -227,11 +227,11 @@ def predict_masked(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    return score_pieces(self, encoded, labels, positions)
+    return language_logits(self, encoded, labels, positions)
 
 
-def predict_next(
-    self: WithHead,
+def causal_lm(
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -276,11 +276,11 @@ def predict_next(
     )
     if labels is not None:
         labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S), shifted left
-    return score_pieces(self, encoded, labels, positions)
+    return language_logits(self, encoded, labels, positions)
 
 
 def generate(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
     *,
@@ -295,11 +295,13 @@ def generate(
     """
     texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
     writer = cast(generation.TextGenerator, self)
-    return generation.settle_alone(texts, writer, input_ids, attention_mask, search, numbers)
+    return generation.regenerate_close_calls(
+        texts, writer, input_ids, attention_mask, search, numbers
+    )
 
 
-def score_pieces(
-    self: WithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
+def language_logits(
+    self: ModelWithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
 ) -> LanguageModelOutput:
     """Return language model logits at labels, at ``positions``, or without both, everywhere."""
     head = language_head(self)
@@ -325,7 +327,9 @@ def score_pieces(
 
 
 def _flat(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else reshaped(tensor, -1, *tensor.shape[2:])  # (B * C, ...)
+    return (
+        None if tensor is None else reshape_with_host_copy(tensor, -1, *tensor.shape[2:])
+    )  # (B * C, ...)
 
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:

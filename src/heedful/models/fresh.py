@@ -8,7 +8,7 @@ from heedful.errors import UserError, check_known
 from heedful.models import FAMILIES
 
 
-def fresh_config(
+def new_config(
     arch: str,
     preset: str,
     *,

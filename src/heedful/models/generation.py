@@ -17,15 +17,15 @@ from heedful.decoding.search import (
     search_on_device,
     stays_on_device,
 )
+from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.errors import UserError
-from heedful.host import on_host, send
 from heedful.layers.cache import Cache
-from heedful.models.decoders import Encoded
+from heedful.models.decoders import EncoderOutput
 from heedful.models.model import Model
-from heedful.models.on_device import DecoderSteps, can_stay
+from heedful.models.on_device import DecoderSteps, supports_device_search
 from heedful.models.outputs import LanguageModelOutput
 
-ROUNDING = 5e-5
+MAX_ROUNDING_ERROR = 5e-5
 """Bound on the float32 rounding error in the log-probability of a text. It is nearly three times
 the largest error measured with a Transformer of the paper's base size."""
 
@@ -42,17 +42,17 @@ class TextGenerator(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decoded:
+class DecodingState:
     """Search state of the hypotheses."""
 
     cache: Cache | None
     """KV cache of the tokens so far; None before the first token."""
-    encoded: Encoded | None
+    encoded: EncoderOutput | None
     """Encoder output that the decoder attends to, if any."""
 
-    def select(self, rows: Tensor) -> "Decoded":
+    def select(self, rows: Tensor) -> "DecodingState":
         """Return the given rows, shape (M,), in the given order."""
-        return Decoded(
+        return DecodingState(
             cache=None if self.cache is None else self.cache.select(rows),
             encoded=None if self.encoded is None else self.encoded.select(rows),
         )
@@ -64,7 +64,7 @@ def generate(
     prompts: Tensor,
     prompt_mask: Tensor | None,
     options: Search,
-    encoded: Encoded | None = None,
+    encoded: EncoderOutput | None = None,
     numbers: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
@@ -100,25 +100,27 @@ def generate(
             f"need {needed} positions; the model has {limit}"
         )
 
-    def step(tokens: Tensor, state: Decoded) -> tuple[Tensor, Decoded]:
+    def step(tokens: Tensor, state: DecodingState) -> tuple[Tensor, DecodingState]:
         output = _call(decoder, tokens[:, None], state)
-        return output.logits[:, -1], Decoded(cache=output.past_key_values, encoded=state.encoded)
+        return output.logits[:, -1], DecodingState(
+            cache=output.past_key_values, encoded=state.encoded
+        )
 
     streams = range(len(prompts)) if numbers is None else numbers
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     if steps is not None and encoded is None and steps.is_current:
         return search(steps.step, steps.start(prompts, lengths), last, options, streams)
-    if stays_on_device(prompts.device, options) and can_stay(decoder):
+    if stays_on_device(prompts.device, options) and supports_device_search(decoder):
         fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
     hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
-        state = Decoded(cache=None, encoded=None if encoded is None else encoded.select(rows))
+        state = DecodingState(cache=None, encoded=None if encoded is None else encoded.select(rows))
         if length > 1:  # the first step reads the last token
             output = _call(decoder, prompts[rows, : length - 1], state)
-            state = Decoded(cache=output.past_key_values, encoded=state.encoded)
+            state = DecodingState(cache=output.past_key_values, encoded=state.encoded)
         items = rows.tolist()
         item_streams = [streams[item] for item in items]
         texts = search(step, state, prompts[rows, length - 1], options, item_streams)
@@ -126,7 +128,7 @@ def generate(
     return [hypotheses[item] for item in range(len(prompts))]
 
 
-def settle_alone(
+def regenerate_close_calls(
     hypotheses: list[list[Hypothesis]],
     model: TextGenerator,
     input_ids: Tensor,
@@ -173,12 +175,12 @@ def settle_alone(
         )[0]
 
     return [
-        generate_alone(item) if min(text.margin for text in texts) < ROUNDING else texts
+        generate_alone(item) if min(text.margin for text in texts) < MAX_ROUNDING_ERROR else texts
         for item, texts in enumerate(hypotheses)
     ]
 
 
-def _call(decoder: Model, ids: Tensor, state: Decoded) -> LanguageModelOutput:
+def _call(decoder: Model, ids: Tensor, state: DecodingState) -> LanguageModelOutput:
     encoded = state.encoded
     output: LanguageModelOutput = decoder(
         ids,
@@ -200,11 +202,11 @@ def lengths_of(prompts: Tensor, mask: Tensor | None) -> Tensor:
         raise UserError(
             f"attention_mask has shape {tuple(mask.shape)}; it must be {(batch, length)}"
         )
-    host_mask = on_host(mask).bool()
+    host_mask = get_host_copy(mask).bool()
     lengths = host_mask.sum(1)
     positions = torch.arange(length, device=host_mask.device)
     wrong = (host_mask != (positions < lengths[:, None])).any(1) | (lengths == 0)
     if wrong.any():
         row = int(wrong.nonzero()[0])
         raise UserError(f"attention_mask: row {row} must be ones, then zeros, with at least a one")
-    return send(lengths, prompts.device)
+    return copy_to_device(lengths, prompts.device)

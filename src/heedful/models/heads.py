@@ -21,7 +21,7 @@ from heedful.models.labels import class_loss, classification_loss
 class SequenceHead(nn.Linear):
     """Classify a text from one vector: dropout, then a linear layer.
 
-    The layer's dtype may be wider than its input's; see ``with_head.wide_layers``.
+    The layer's dtype may be wider than its input's; see ``with_head.float32_layers``.
 
     Args:
         width: D.
@@ -59,7 +59,7 @@ class DenseSequenceHead(nn.Module):
     """Classify a text with a dense layer, an activation and a linear layer.
 
     Dropout precedes both layers. The last layer's dtype may be wider; see
-    ``with_head.wide_layers``.
+    ``with_head.float32_layers``.
 
     Args:
         width: D.
@@ -239,7 +239,7 @@ class Transform(nn.Module):
         return normalised
 
 
-class ReplacedHead(nn.Module):
+class ReplacedTokenHead(nn.Module):
     """Detect replaced tokens (Clark et al. 2020, section 2).
 
     Args:
@@ -261,7 +261,7 @@ class ReplacedHead(nn.Module):
         return logits.squeeze(-1)
 
 
-class ContextReplacedHead(nn.Module):
+class ContextReplacedTokenHead(nn.Module):
     """Detect replaced tokens from each token plus the first token (He et al. 2023).
 
     Args:
@@ -430,11 +430,11 @@ def summary(
     real = mask.ne(0)
     if head.kind == "mean":
         return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
-    last = last_places(real)
+    last = last_positions(real)
     return hidden[torch.arange(last.shape[0], device=last.device), last]
 
 
-def last_places(real: Tensor) -> Tensor:
+def last_positions(real: Tensor) -> Tensor:
     """Return the position of each sequence's last token, (B,), from a token mask, (B, S).
 
     An empty text gets 0, as in the reference; its prediction then depends on its batch.

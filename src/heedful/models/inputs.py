@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from heedful import losses
+from heedful.device_transfer import blocks_host, get_host_copy
 from heedful.errors import UserError, with_article
-from heedful.host import on_host, waits
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.blocksparse import texts_of
@@ -21,7 +21,7 @@ from heedful.models.encoder_config import EncoderConfig
 
 
 def check_tokens(
-    ids: Tensor | None, vectors: Tensor | None, start: int, most: int, config: EncoderConfig
+    ids: Tensor | None, vectors: Tensor | None, start: int, max_length: int, config: EncoderConfig
 ) -> Tensor:
     """Return token ids, shape (B, S), or vectors, shape (B, S, W), whichever is given.
 
@@ -29,7 +29,7 @@ def check_tokens(
         ids: shape (B, S).
         vectors: shape (B, S, W).
         start: number of cached tokens before them.
-        most: maximum sequence length of the model.
+        max_length: maximum sequence length of the model.
         config: configuration of the model.
     """
     for name, tensor in (("input_ids", ids), ("inputs_embeds", vectors)):
@@ -52,9 +52,11 @@ def check_tokens(
         name = "input_ids" if vectors is None else "inputs_embeds"
         raise UserError(f"{name} has shape {tuple(tokens.shape)}; it must be {shape}")
     length = tokens.shape[1]
-    if not 1 <= length <= most - start:
+    if not 1 <= length <= max_length - start:
         more = f" and past_key_values {start}" if start else ""
-        raise UserError(f"the sequence has {length} tokens{more}; the model takes 1 to {most}")
+        raise UserError(
+            f"the sequence has {length} tokens{more}; the model takes 1 to {max_length}"
+        )
     return tokens
 
 
@@ -111,7 +113,7 @@ def context(
     encoded: Tensor | None,
     encoded_mask: Tensor | None,
     need_cache: bool,
-    by_text: bool = False,
+    need_texts: bool = False,
 ) -> Context:
     """Check the arguments of attention and build the context that all blocks share.
 
@@ -123,7 +125,7 @@ def context(
         encoded: ``encoder_hidden_states``, shape (B, E, D).
         encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
         need_cache: whether to return a KV cache.
-        by_text: whether blocks need the bounds of the texts.
+        need_texts: whether blocks need the bounds of the texts.
     """
     batch, length = tokens.shape[:2]
     if (past is not None or need_cache) and not config.is_decoder:
@@ -144,8 +146,8 @@ def context(
         )
 
     mask = host_mask = mask_on(tokens.device, attention_mask)
-    if by_text and attention_mask is not None and waits(tokens.device):
-        attention_mask = on_host(attention_mask)
+    if need_texts and attention_mask is not None and blocks_host(tokens.device):
+        attention_mask = get_host_copy(attention_mask)
         host_mask = mask_on(attention_mask.device, attention_mask)
     cross_mask = None
     if encoded_mask is not None:
@@ -160,11 +162,11 @@ def context(
         )
     return Context(
         mask=mask,
-        encoded=encoded,
+        encoder_hidden_states=encoded,
         cross_mask=cross_mask,
         need_cache=need_cache,
         causal=config.is_decoder,
-        texts=texts_of(host_mask, tokens) if by_text else None,
+        texts=texts_of(host_mask, tokens) if need_texts else None,
     )
 
 
@@ -221,7 +223,7 @@ def packing_of(
     """
     if mask is None or mask.shape != tokens.shape[:2]:
         return None
-    host_mask = on_host(mask).bool()
+    host_mask = get_host_copy(mask).bool()
     if only_first and not host_mask[:, 0].all():
         return None
     return (
@@ -229,7 +231,9 @@ def packing_of(
     )
 
 
-def packing_apart(mask: Tensor, tokens: Tensor, config: EncoderConfig) -> Packing | None:
+def packing_of_separate_texts(
+    mask: Tensor, tokens: Tensor, config: EncoderConfig
+) -> Packing | None:
     """Return how to pack sequences of several texts that a mask with one row per query separates.
 
     Args:
@@ -241,17 +245,17 @@ def packing_apart(mask: Tensor, tokens: Tensor, config: EncoderConfig) -> Packin
     """
     if tokens.ndim != 2 or mask.shape != (*tokens.shape, tokens.shape[1]):
         return None
-    host_mask = on_host(mask).bool()
+    host_mask = get_host_copy(mask).bool()
     masked_out = ~host_mask.diagonal(dim1=1, dim2=2)  # (B, S)
     if config.pad_token_id is not None:
-        masked_out = masked_out & (on_host(tokens) != config.pad_token_id)
+        masked_out = masked_out & (get_host_copy(tokens) != config.pad_token_id)
     if masked_out.any():
         return None
     return packing_of_mask(host_mask, tokens.device, causal=config.is_decoder)
 
 
-def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
-    """Check that ids are sequences of at most ``most`` tokens; return batch size and length.
+def check_sequences(name: str, ids: Tensor, max_length: int) -> tuple[int, int]:
+    """Check that ids are sequences of at most ``max_length`` tokens; return batch size and length.
 
     Raises:
         UserError: the shape is wrong, or the sequences are empty or too long.
@@ -259,8 +263,8 @@ def check_sequences(name: str, ids: Tensor, most: int) -> tuple[int, int]:
     if ids.ndim != 2:
         raise UserError(f"{name} has shape {tuple(ids.shape)}; it must be (batch, length)")
     batch, length = ids.shape
-    if not 1 <= length <= most:
-        raise UserError(f"{name} has {length} tokens; the model takes 1 to {most}")
+    if not 1 <= length <= max_length:
+        raise UserError(f"{name} has {length} tokens; the model takes 1 to {max_length}")
     return batch, length
 
 

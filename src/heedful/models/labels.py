@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from heedful import losses
+from heedful.device_transfer import get_host_copy, nonzero_indices
 from heedful.errors import UserError
-from heedful.host import on_host, where_true
 
 
 def class_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,4 +105,4 @@ def labelled_positions(
     if positions is not None:
         raise UserError("give labels or positions, not both: labels are scored where they stand")
     check_classes(labels, shape, vocab_size)
-    return where_true(on_host(labels) != losses.IGNORED, labels.device)
+    return nonzero_indices(get_host_copy(labels) != losses.IGNORED, labels.device)

@@ -39,8 +39,8 @@ def load_model(
     fresh_head: bool = False,
     revision: str | None = None,
     allow_pickle: bool = False,
-    mapped: bool = False,
-    whole: bool = False,
+    memory_map: bool = False,
+    require_all_weights: bool = False,
 ) -> Any:
     """Load a ``Model`` of any family in evaluation mode.
 
@@ -60,10 +60,11 @@ def load_model(
         fresh_head: whether to start the head fresh even if the folder has weights for it.
         revision: commit, tag or branch of a hub name.
         allow_pickle: whether to read ``pytorch_model.bin`` if there is no safetensors file.
-        mapped: whether an encoder's weights stay memory-mapped instead of being copied. This loads
-            faster, but the memory alignment differs, so the last bit of a result may differ. No
-            process may write to the file while it is mapped; heedful never does.
-        whole: whether to reject a folder with missing weights instead of initialising them.
+        memory_map: whether an encoder's weights stay memory-mapped instead of being copied. This
+            loads faster, but the memory alignment differs, so the last bit of a result may differ.
+            No process may write to the file while it is mapped; heedful never does.
+        require_all_weights: whether to reject a folder with missing weights instead of initialising
+            them.
 
     Raises:
         UserError: the model does not exist, its family is unknown or lacks the head or an option,
@@ -91,8 +92,8 @@ def load_model(
         fresh_head=fresh_head,
         revision=revision,
         allow_pickle=allow_pickle,
-        mapped=mapped,
-        whole=whole,
+        memory_map=memory_map,
+        require_all_weights=require_all_weights,
     )
 
 
@@ -104,8 +105,8 @@ def read_model(
     fresh_head: bool,
     revision: str | None,
     allow_pickle: bool,
-    mapped: bool = False,
-    whole: bool = False,
+    memory_map: bool = False,
+    require_all_weights: bool = False,
 ) -> "AnyModel":
     """Load a model of a known class; see ``Model.from_pretrained``.
 
@@ -116,8 +117,8 @@ def read_model(
         fresh_head: see ``Model.from_pretrained``.
         revision: see ``Model.from_pretrained``.
         allow_pickle: see ``Model.from_pretrained``.
-        mapped: see ``load_model``.
-        whole: see ``load_model``.
+        memory_map: see ``load_model``.
+        require_all_weights: see ``load_model``.
     """
     folder = sources.resolve(name, revision)
     model_type, family = family_of(folder, cls)
@@ -134,16 +135,16 @@ def read_model(
     for option in [*options, "fresh_head"] if fresh_head else options:
         if option not in allowed:
             raise UserError(f"{folder}: no {option} for model_type {model_type!r}; leave it out")
-    config = cls.changed(config, _changes(options, config))
+    config = cls.changed_config(config, _changes(options, config))
     with torch.device("meta"), _Unfilled():  # the weights are read next: allocate and draw none
         model = cls.from_config(config)
     report = model.set_file_weights(
         read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
     )
-    if whole and report.fresh:
+    if require_all_weights and report.fresh:
         missing = _in_any_block(report.fresh)
         raise UserError(f"{folder}: weights are missing: {missing}; train it for a task first")
-    if not mapped:
+    if not memory_map:
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     if report.fresh:
@@ -238,7 +239,7 @@ def head_of(folder: Path) -> Head:
     return "body"
 
 
-def encodes(name: str | os.PathLike[str], revision: str | None = None) -> bool | None:
+def bidirectional_option(name: str | os.PathLike[str], revision: str | None = None) -> bool | None:
     """Return the ``is_decoder`` option of `load_model` that makes attention bidirectional.
 
     None if the family has no such option, such as GPT-2.

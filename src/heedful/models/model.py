@@ -32,14 +32,14 @@ class Model(nn.Module, ABC):
     gradient_checkpointing: bool = False
     loaded: frozenset[str] = frozenset()
 
-    can_recompute: ClassVar[bool] = False
+    supports_checkpointing: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""
-    packs_for: ClassVar[Literal["first", "last"] | None] = None
+    packing_token: ClassVar[Literal["first", "last"] | None] = None
     """If a head reads only this token's last hidden state, training packs sequences and so skips
     nearly all padding. None if there is no such token."""
     prefix: ClassVar[str] = ""
     """Attribute name of the body in a model with a head."""
-    in_files: Mapping[str, str] = {}
+    file_names: Mapping[str, str] = {}
     """Maps module names to their names in a weight file, where the two differ."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
@@ -60,13 +60,13 @@ class Model(nn.Module, ABC):
         """The part that computes the hidden states; the model itself if it has no head."""
         return self
 
-    def with_part(self, name: str, part: object) -> Self:
+    def with_submodule(self, name: str, part: object) -> Self:
         """Return a copy with one submodule replaced; all other submodules are shared."""
         twin = copy.copy(self)
         twin._modules = {**self._modules, name: part}  # type: ignore[dict-item]
         return twin
 
-    def replaced_by(self, exported: Any) -> Any:
+    def with_exported(self, exported: Any) -> Any:
         """Return the model to score when an exported program computes the predictions.
 
         Args:
@@ -101,7 +101,7 @@ class Model(nn.Module, ABC):
         )
 
     @property
-    def learns_unpadded(self) -> bool:
+    def trains_packed(self) -> bool:
         """Whether training skips nearly all padding, so that a batch may mix lengths."""
         return False
 
@@ -117,7 +117,7 @@ class Model(nn.Module, ABC):
         return 0
 
     @property
-    def usual_positions(self) -> int:
+    def default_length(self) -> int:
         """Default sequence length in tokens."""
         return self.max_positions
 
@@ -154,7 +154,7 @@ class Model(nn.Module, ABC):
             fresh |= {id(parameter) for parameter in pooler.parameters()}
         return [parameter for parameter in head if id(parameter) in fresh]
 
-    def renew(self, part: nn.Module) -> None:
+    def reinitialize(self, part: nn.Module) -> None:
         """Reinitialise the weights of a submodule."""
         pretrained.initialise(part, self.config.initializer_range)
         drawn = {id(parameter) for parameter in part.parameters()}
@@ -221,7 +221,7 @@ class Model(nn.Module, ABC):
         return cls(config)
 
     @classmethod
-    def changed(cls, config: Any, changes: Mapping[str, Any]) -> Any:
+    def changed_config(cls, config: Any, changes: Mapping[str, Any]) -> Any:
         """Return a copy of a configuration with some fields changed."""
         return replace(config, **changes)
 
@@ -308,7 +308,7 @@ class Model(nn.Module, ABC):
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under their names in a weight file."""
-        in_files = self.in_files
+        in_files = self.file_names
         weights = {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
         return self.body.to_file_layout(weights)
 

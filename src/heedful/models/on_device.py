@@ -7,29 +7,29 @@ width, V vocabulary.
 import torch
 from torch import Tensor
 
-from heedful.decoding.options import Newest
+from heedful.decoding.options import StepInput
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
-from heedful.layers.fixed import FixedCache, no_nodes
 from heedful.layers.stack import StackOutput
-from heedful.models.decoders import Encoded
+from heedful.layers.static_cache import FixedCache, no_nodes
+from heedful.models.decoders import EncoderOutput
 from heedful.models.encoder import Encoder
 from heedful.models.model import Model
-from heedful.models.with_head import WithHead, language_head
+from heedful.models.with_head import ModelWithHead, language_head
 
 
-def can_stay(decoder: Model) -> bool:
+def supports_device_search(decoder: Model) -> bool:
     """Return whether a decoder supports an on-device search.
 
     It does if it only uses positions by adding position embeddings to word embeddings.
     """
-    if not isinstance(decoder, WithHead) or language_head(decoder) is None:
+    if not isinstance(decoder, ModelWithHead) or language_head(decoder) is None:
         return False
     body = decoder.body
     if not isinstance(body, Encoder):
         return False
-    return not (body.asks_with_positions or body.encoder.looks_at_places)
+    return not (body.queries_add_positions or body.encoder.uses_positions)
 
 
 class DecoderSteps:
@@ -38,7 +38,7 @@ class DecoderSteps:
     A batch may mix prompts of different lengths.
 
     Args:
-        decoder: a decoder for which ``can_stay`` is true.
+        decoder: a decoder for which ``supports_device_search`` is true.
         prompts: token ids. Shape (B, S).
         lengths: number of tokens of each prompt. The constructor reads all tokens but the last.
             Shape (B,).
@@ -46,9 +46,9 @@ class DecoderSteps:
     """
 
     def __init__(
-        self, decoder: Model, prompts: Tensor, lengths: Tensor, encoded: Encoded | None
+        self, decoder: Model, prompts: Tensor, lengths: Tensor, encoded: EncoderOutput | None
     ) -> None:
-        assert isinstance(decoder, WithHead)
+        assert isinstance(decoder, ModelWithHead)
         head, body = language_head(decoder), decoder.body
         assert isinstance(body, Encoder)
         assert head is not None
@@ -57,7 +57,7 @@ class DecoderSteps:
         self.vocabulary = body.config.vocab_size
         self.coverage: Tensor | None = None
         longest = prompts.shape[1] - 1
-        self.read = torch.arange(longest, device=prompts.device) < (lengths - 1)[:, None]
+        self.prompt_mask = torch.arange(longest, device=prompts.device) < (lengths - 1)[:, None]
         self.positions = (body.first_position + lengths - 1)[:, None]  # (B, 1), of the next token
         mask = None
         if encoded is not None and encoded.mask is not None:
@@ -65,7 +65,7 @@ class DecoderSteps:
             mask = masks.from_attention_mask(encoded.mask, batch=batch, queries=1, keys=keys)
         nodes, crosses = no_nodes(body.encoder, len(prompts)), None
         if longest:
-            # Padding needs no mask here: the search masks its keys and values by `read`.
+            # Padding needs no mask here: the search masks its keys and values by `prompt_mask`.
             past: Cache = body(
                 prompts[:, :longest],
                 encoder_hidden_states=None if encoded is None else encoded.hidden,
@@ -74,23 +74,23 @@ class DecoderSteps:
             ).past_key_values
             nodes = [torch.stack(block.self_attention) for block in past.blocks]
         if encoded is not None:
-            crosses = body.encoder.cross_memory(encoded.hidden)
+            crosses = body.encoder.cross_keys_and_values(encoded.hidden)
         self.cache = FixedCache(nodes=nodes, crosses=crosses, cross_mask=mask)
 
-    def step(self, newest: Newest) -> tuple[Tensor, None]:
+    def step(self, newest: StepInput) -> tuple[Tensor, None]:
         """Return logits of the token after the newest tokens; see ``FixedSteps.step``."""
-        positions = (self.positions + newest.number).expand(newest.tokens.shape)
+        positions = (self.positions + newest.num_tokens).expand(newest.tokens.shape)
         hidden: Tensor = self.body.embeddings(newest.tokens, None, positions)  # (B, W, D)
         if self.body.encoder.layer_norm is not None:  # pre-norm embeddings have no normalisation
             hidden = hidden.to(self.body.encoder.layer_norm.weight.dtype)
         output: StackOutput = self.body.encoder(
             hidden,
-            Context(mask=newest.seen[:, None], cross_mask=self.cache.cross_mask),
+            Context(mask=newest.node_mask[:, None], cross_mask=self.cache.cross_mask),
             past=self.cache.blocks(newest.nodes),
         )
         return self.head(output.hidden, self.vectors), None
 
-    def make_room(self, nodes: int) -> None:
+    def grow(self, nodes: int) -> None:
         """Make room for the given number of nodes."""
         self.cache.make_room(nodes)
 

@@ -79,7 +79,7 @@ class ClassifierOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureOutput(Output):
+class ReconstructionOutput(Output):
     """Output of ``ViTForMaskedImageModeling``, for pictures of Y rows and X columns."""
 
     loss: Tensor | None = None
@@ -128,7 +128,7 @@ class XLNetModelOutput(Output):
 
 
 @dataclass(frozen=True, kw_only=True)
-class XLNetDecisionOutput(Output):
+class XLNetOutput(Output):
     """Output of XLNet classifiers, choice models and language models."""
 
     loss: Tensor | None = None

@@ -21,7 +21,7 @@ from heedful.errors import UserError
 from heedful.models.model import Model
 from heedful.models.outputs import Output
 from heedful.models.pretrained import LoadReport
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 GENERATOR = "generator"
 """Subfolder of the generator in the discriminator's folder."""
@@ -32,7 +32,7 @@ TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 @dataclass(frozen=True, kw_only=True)
 class PairOutput(Output):
-    """Output of ``Pair`` if there are masked tokens."""
+    """Output of ``GeneratorDiscriminatorPair`` if there are masked tokens."""
 
     logits: Tensor
     """Logits of the discriminator, above 0 for a token predicted to be replaced. Shape (B, T)."""
@@ -42,7 +42,7 @@ class PairOutput(Output):
     """Tokens that the generator sampled. Shape (N,), int64."""
 
 
-class Added(nn.Embedding):
+class AddedEmbedding(nn.Embedding):
     """Embeddings E + D: another model's table E plus this module's own table D.
 
     No gradient flows to E (He et al. 2023, section 3.2, equation 5).
@@ -75,7 +75,7 @@ class Added(nn.Embedding):
             self.weight.copy_(weight - self._other[0].weight)
 
 
-class Pair(Model):
+class GeneratorDiscriminatorPair(Model):
     """A discriminator and the generator that it learns from.
 
     A saved folder holds the discriminator, so that other code can load it as a plain model. A
@@ -89,12 +89,12 @@ class Pair(Model):
         learns: whether training continues. If not, such a discriminator keeps its summed tables.
     """
 
-    can_recompute: ClassVar[bool] = True
+    supports_checkpointing: ClassVar[bool] = True
 
     def __init__(
         self,
-        discriminator: WithHead,
-        generator: WithHead,
+        discriminator: ModelWithHead,
+        generator: ModelWithHead,
         *,
         fresh: bool = False,
         learns: bool = True,
@@ -105,13 +105,13 @@ class Pair(Model):
         shared = [name for name in TABLES if _fit(getattr(ours, name), getattr(theirs, name))]
         self.tied: list[str] = []
         """Names of the tied embedding tables."""
-        if not discriminator.adds_embeddings:
+        if not discriminator.adds_to_generator_embeddings:
             self.tied = shared
             for name in shared:
                 setattr(theirs, name, getattr(ours, name))
         elif learns:
             for name in shared:
-                added = Added(getattr(theirs, name))
+                added = AddedEmbedding(getattr(theirs, name))
                 if not fresh:
                     added.set_joined(getattr(ours, name).weight.detach())
                 setattr(ours, name, added)
@@ -128,7 +128,9 @@ class Pair(Model):
     def _joined(self) -> Iterator[None]:
         """Give the discriminator plain tables within the context, as its folder stores them."""
         ours, _ = self._embeddings()
-        added = {name: part for name, part in ours.named_children() if isinstance(part, Added)}
+        added = {
+            name: part for name, part in ours.named_children() if isinstance(part, AddedEmbedding)
+        }
         for name, part in added.items():
             setattr(ours, name, part.joined())
         try:
@@ -154,11 +156,11 @@ class Pair(Model):
 
     def with_body(self, body: Model) -> Self:
         """Return this pair with another body of the discriminator."""
-        return self.with_part("discriminator", self.discriminator.with_body(body))
+        return self.with_submodule("discriminator", self.discriminator.with_body(body))
 
-    def replaced_by(self, exported: Any) -> Any:
+    def with_exported(self, exported: Any) -> Any:
         """Return this pair with an exported discriminator; the generator makes its inputs."""
-        return self.with_part("discriminator", exported)
+        return self.with_submodule("discriminator", exported)
 
     @property
     def gradient_checkpointing(self) -> bool:
@@ -255,7 +257,7 @@ class Pair(Model):
             position_ids=position_ids,
             positions=positions,
         ).logits  # (N, V)
-        samples = draw(filled, uniforms)
+        samples = sample(filled, uniforms)
         corrupted = input_ids.flatten().index_put((positions,), samples.to(input_ids.dtype))
         detected = self.discriminator(
             corrupted.view_as(input_ids), attention_mask, token_type_ids, position_ids=position_ids
@@ -264,7 +266,7 @@ class Pair(Model):
 
 
 @torch.no_grad()
-def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
+def sample(logits: Tensor, uniforms: Tensor) -> Tensor:
     """Sample a token for each row from its softmax, by inverting the cumulative distribution.
 
     No gradient flows through the sampling.
@@ -288,7 +290,7 @@ def _fit(one: nn.Embedding | None, other: nn.Embedding | None) -> bool:
 
 def _names(module: nn.Module, prefix: str) -> dict[str, str]:
     """Map the generator's name of each tied weight to the discriminator's name."""
-    assert isinstance(module, Pair)
+    assert isinstance(module, GeneratorDiscriminatorPair)
     theirs, ours = (
         f"{prefix}{part}.{model.body.prefix}.embeddings"
         for part, model in (

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.models.forwards import mean
-from heedful.models.outputs import BertModelOutput, ClassifierOutput, PictureOutput
-from heedful.models.with_head import WithHead
+from heedful.models.outputs import BertModelOutput, ClassifierOutput, ReconstructionOutput
+from heedful.models.with_head import ModelWithHead
 
 
 class PictureConfig(Protocol):
@@ -64,7 +64,7 @@ def check_pixels(pixels: Tensor, config: PictureConfig, *, other_sizes: bool) ->
     return grid
 
 
-def check_hidden(hidden: Tensor | None, shape: tuple[int, int], has_mask: bool) -> None:
+def check_patch_mask(hidden: Tensor | None, shape: tuple[int, int], has_mask: bool) -> None:
     """Check the mask of hidden patches.
 
     Args:
@@ -87,7 +87,7 @@ def check_hidden(hidden: Tensor | None, shape: tuple[int, int], has_mask: bool) 
 
 
 def classify(
-    self: WithHead,
+    self: ModelWithHead,
     pixel_values: Tensor,
     *,
     head_mask: Tensor | None = None,
@@ -120,8 +120,8 @@ def classify(
     )
 
 
-def rebuild(
-    self: WithHead,
+def reconstruct(
+    self: ModelWithHead,
     pixel_values: Tensor,
     bool_masked_pos: Tensor | None = None,
     *,
@@ -129,7 +129,7 @@ def rebuild(
     interpolate_pos_encoding: bool = False,
     output_attentions: bool = False,
     output_hidden_states: bool = False,
-) -> PictureOutput:
+) -> ReconstructionOutput:
     """Reconstruct the pixels of pictures with masked patches.
 
     The loss is the mean absolute error of the masked pixels, if patches are masked.
@@ -160,7 +160,7 @@ def rebuild(
     if bool_masked_pos is not None:
         target = pixel_values[:, :, : pixels.shape[2], : pixels.shape[3]]
         loss = self.head.loss(pixels, target, bool_masked_pos.view(-1, *grid))
-    return PictureOutput(
+    return ReconstructionOutput(
         loss=loss,
         reconstruction=pixels,
         hidden_states=encoded.hidden_states,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful import files
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.layers.patches import Vectors
 from heedful.layers.relative import SegmentPositions
 from heedful.models.weights import WEIGHTS, allocate, renamed
@@ -83,7 +83,7 @@ def save_pretrained(
             false.
     """
     folder = Path(folder)
-    check_free(folder, (CONFIG, WEIGHTS), overwrite=overwrite)
+    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite)
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)
@@ -96,7 +96,7 @@ def save_pretrained(
     staged.rmdir()
 
 
-def check_free(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
+def check_no_overwrite(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:
     """Check that writing to a folder would not overwrite files.
 
     Args:
@@ -148,7 +148,7 @@ def set_weights(
             an encoder weight that the model lacks, or a shape or dtype is wrong.
     """
     prefix = model.body.prefix
-    from_files = {theirs: ours for ours, theirs in model.in_files.items()}
+    from_files = {theirs: ours for ours, theirs in model.file_names.items()}
     weights: dict[str, Tensor] = {}
     for file_name, tensor in model.body.from_file_layout(tensors).items():
         name = renamed(_plain_name(file_name, prefix), from_files)
@@ -167,10 +167,10 @@ def set_weights(
     needed = {*ENCODER, *(_part(name) for name in weights if name in parameters)}
     wrong = [name for name in missing if _part(name) in needed]
     if wrong:
-        raise UserError(f"{folder}: weights are missing: {listed(wrong)}")
+        raise UserError(f"{folder}: weights are missing: {join_names(wrong)}")
     wrong = [name for name in surplus if _part(name) in ENCODER]
     if wrong:
-        raise UserError(f"{folder}: weights that {CONFIG} does not mention: {listed(wrong)}")
+        raise UserError(f"{folder}: weights that {CONFIG} does not mention: {join_names(wrong)}")
     for name, parameter in parameters.items():
         if name in weights:
             _check_fit(name, weights[name], parameter, folder)

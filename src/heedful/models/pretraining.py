@@ -14,11 +14,11 @@ from heedful.models.outputs import (
     PreTrainingOutput,
     SentenceOrderOutput,
 )
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 def detect_replaced(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -65,7 +65,7 @@ def detect_replaced(
 
 
 def pretrain(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -82,7 +82,7 @@ def pretrain(
 ) -> PreTrainingOutput:
     """Predict masked tokens and whether the second text follows the first.
 
-    ``labels`` and ``positions`` are as for ``predict_masked``. ``next_sentence_label`` is 0 if the
+    ``labels`` and ``positions`` are as for ``masked_lm``. ``next_sentence_label`` is 0 if the
     second text follows the first, 1 if not. Shape (B,). The loss covers the given kinds of labels;
     one kind is enough (the reference then returns no loss).
 
@@ -100,7 +100,7 @@ def pretrain(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    masked = forwards.score_pieces(self, encoded, labels, positions)
+    masked = forwards.language_logits(self, encoded, labels, positions)
     next_logits = self.head.seq_relationship(encoded.pooler_output)  # (B, 2)
     loss = masked.loss
     if next_sentence_label is not None:
@@ -117,7 +117,7 @@ def pretrain(
 
 
 def pretrain_order(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.layers.block import Attention
 from heedful.models.configs import remaining
 from heedful.models.encoder_config import EncoderConfig
@@ -63,7 +63,7 @@ def check_heads(attentions: Sequence[Attention], heads: Mapping[int, Sequence[in
         for head in removed:
             if head not in present:
                 raise UserError(
-                    f"block {block} has no head {head} to prune; it has {listed(present)}"
+                    f"block {block} has no head {head} to prune; it has {join_names(present)}"
                 )
         if set(removed) == set(present):
             raise UserError(f"pruning {sorted(removed)} leaves no head in block {block}; keep one")

@@ -17,7 +17,7 @@ _KEPT_BYTES = 2**25
 a page fault per 4 KiB at every matrix product."""
 
 
-def tokens_at_once(model: Model) -> int:
+def max_batch_tokens(model: Model) -> int:
     """Return the maximum number of tokens of a batch, a power of two.
 
     It depends on the device's memory on a GPU and on the widest feed-forward layer on a CPU.

@@ -8,7 +8,7 @@ from typing import Any, Self
 from heedful import files
 from heedful.errors import UserError
 from heedful.models.loading import family_of
-from heedful.models.pretrained import CONFIG, check_free
+from heedful.models.pretrained import CONFIG, check_no_overwrite
 from heedful.sources import resolve
 
 
@@ -56,7 +56,7 @@ class StoredConfig(ABC):
             UserError: the folder is a file, or the file exists and ``overwrite`` is false.
         """
         folder = Path(folder)
-        check_free(folder, (CONFIG,), overwrite=overwrite)
+        check_no_overwrite(folder, (CONFIG,), overwrite=overwrite)
         folder.mkdir(parents=True, exist_ok=True)
         with files.new_file(folder / CONFIG, overwrite=True) as partial:
             files.write_json(partial, self.to_dict())

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.files import size_of
 from heedful.protobuf import fields_of, read_varint
 
@@ -58,7 +58,7 @@ def find_index(folder: Path) -> Path | None:
     """
     indexes = sorted(folder.glob("*.ckpt*.index"))
     if len(indexes) > 1:
-        names = listed([path.name for path in indexes])
+        names = join_names([path.name for path in indexes])
         raise UserError(
             f"{folder}: several TensorFlow checkpoints: {names}; leave only one of them"
         )

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from heedful import losses
 from heedful.decoding.search import Search
+from heedful.device_transfer import get_host_copy
 from heedful.errors import UserError
-from heedful.host import on_host
 from heedful.layers.packing import Packing
 from heedful.models.inputs import check_sequences, packing_of, shift_right
 from heedful.models.labels import labelled_positions
 from heedful.models.translator_config import TranslatorConfig
 
 
-def to_write(
+def decoder_inputs(
     decoder_input_ids: Tensor | None, labels: Tensor | None, config: TranslatorConfig
 ) -> tuple[Tensor, Tensor | None]:
     """Return the decoder's input ids and the scored positions.
@@ -58,7 +58,7 @@ def before_last_label(labels: Tensor) -> Tensor:
     return (labels != losses.IGNORED).flip(1).cummax(1).values.flip(1)
 
 
-def packings(
+def pack_source_and_target(
     input_ids: Tensor,
     attention_mask: Tensor | None,
     decoder_input_ids: Tensor,
@@ -78,7 +78,7 @@ def packings(
     if attends and attention_mask is None:
         attention_mask = torch.ones(input_ids.shape, dtype=torch.bool)
     source = packing_of(attention_mask, input_ids, attends=attends)
-    target_mask = before_last_label(on_host(labels))
+    target_mask = before_last_label(get_host_copy(labels))
     target = packing_of(target_mask, decoder_input_ids, attends=attends)
     if attends and (source is None or target is None):  # cross-attention needs both packed
         return None, None
@@ -91,7 +91,7 @@ def shifted(labels: Tensor, config: TranslatorConfig) -> Tensor:
     return shift_right(labels, start=config.decoder_start_token_id, pad=config.pad_token_id)
 
 
-def loss_of(
+def translation_loss(
     logits: Tensor,
     labels: Tensor | None,
     positions: Tensor | None,
@@ -103,7 +103,7 @@ def loss_of(
     Args:
         logits: shape (N, V).
         labels: shape (B, S).
-        positions: scored positions; see ``to_write``.
+        positions: scored positions; see ``decoder_inputs``.
         smoothing: label smoothing, the probability spread evenly over the vocabulary.
         reduction: mean or sum over the labels.
     """
@@ -115,7 +115,7 @@ def loss_of(
     return losses.reduced(total, count, reduction)
 
 
-def options_of(search: Search, config: TranslatorConfig) -> Search:
+def search_options(search: Search, config: TranslatorConfig) -> Search:
     """Return the search options of a translator, which never generates padding.
 
     Raises:
@@ -127,7 +127,7 @@ def options_of(search: Search, config: TranslatorConfig) -> Search:
     return replace(search, never=(*search.never, config.pad_token_id))
 
 
-def uncovered(encoded: Tensor, mask: Tensor | None) -> Tensor:
+def initial_coverage(encoded: Tensor, mask: Tensor | None) -> Tensor:
     """Return the initial coverage of the source tokens: 1 for padding, 0 for other tokens.
 
     Args:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.errors import UserError
-from heedful.models.configs import check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_booleans, check_numbers, check_sizes
 from heedful.models.stored_config import StoredConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslatorConfig(StoredConfig):
-    """Fields of the configurations of all translators; see ``complete_pieces``."""
+    """Fields of the configurations of all translators; see ``complete_vocabularies``."""
 
     DROPOUTS: ClassVar[tuple[str, ...]] = ("dropout",)
     """Names of the fields that a single dropout rate sets."""
@@ -37,7 +37,7 @@ class TranslatorConfig(StoredConfig):
     """Id of the token that starts the decoder's input; -1 takes the padding token."""
 
 
-def complete_pieces(config: TranslatorConfig) -> None:
+def complete_vocabularies(config: TranslatorConfig) -> None:
     """Complete and check the fields about the two vocabularies of a translator.
 
     Raises:
@@ -57,7 +57,7 @@ def complete_pieces(config: TranslatorConfig) -> None:
     check_numbers(config, ids, int, below=common_size)
     if config.pad_token_id == config.eos_token_id:
         raise UserError(f"pad_token_id and eos_token_id are both {config.pad_token_id}")
-    check_switches(config, ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
+    check_booleans(config, ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
     if config.share_encoder_decoder_embeddings and config.vocab_size != config.decoder_vocab_size:
         raise UserError(
             f"vocab_size is {config.vocab_size} and decoder_vocab_size "

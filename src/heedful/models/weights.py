@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from heedful import files
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.models import tensorflow
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
-FOREIGN = ("pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
+UNSUPPORTED = ("pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack")
 
 
 def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
@@ -31,7 +31,7 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     if (index := tensorflow.find_index(folder)) is not None:
         return tensorflow.read_tensors(index)
     if not (folder / PICKLE).is_file():
-        for name in FOREIGN:
+        for name in UNSUPPORTED:
             if (folder / name).is_file():
                 raise UserError(
                     f"{folder}: its weights are in {name}, which is not read; "
@@ -92,7 +92,7 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
         tensors |= files.read_tensors(folder / shard)
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise UserError(f"{folder}: the shards lack {listed(missing)}")
+        raise UserError(f"{folder}: the shards lack {join_names(missing)}")
     return tensors
 
 
@@ -110,9 +110,9 @@ def check_weights(
         UserError: a weight is missing or unexpected, or has a wrong shape or dtype.
     """
     if missing := [name for name in expected if name not in weights]:
-        raise UserError(f"{folder}: weights are missing: {listed(missing)}")
+        raise UserError(f"{folder}: weights are missing: {join_names(missing)}")
     if surplus := [name for name in weights if name not in expected]:
-        raise UserError(f"{folder}: weights that the model has no place for: {listed(surplus)}")
+        raise UserError(f"{folder}: weights that the model has no place for: {join_names(surplus)}")
     for name, parameter in expected.items():
         tensor = weights[name]
         if tensor.shape != parameter.shape:

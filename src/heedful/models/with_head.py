@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, cast
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models.decoders import Steps
+from heedful.models.decoders import CompiledSteps
 from heedful.models.heads import (
     DenseSequenceHead,
     LanguageHead,
@@ -25,7 +25,7 @@ from heedful.models.model import Model
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 
 
-class WithHead(Model):
+class ModelWithHead(Model):
     """A body and a head.
 
     Args:
@@ -34,19 +34,19 @@ class WithHead(Model):
         at: attribute name of the head, such as ``classifier`` or ``cls.predictions``.
     """
 
-    can_recompute: ClassVar[bool] = True
-    adds_embeddings: ClassVar[bool] = False
+    supports_checkpointing: ClassVar[bool] = True
+    adds_to_generator_embeddings: ClassVar[bool] = False
     """Whether a discriminator adds its own embeddings to its generator's instead of sharing them;
-    see ``pair.Pair``."""
+    see ``pair.GeneratorDiscriminatorPair``."""
     head_in_files: ClassVar[Mapping[str, str]] = {}
     """Maps names in the head to their names in a weight file, where the two differ."""
-    compiled_steps: Steps | None = None
+    compiled_steps: CompiledSteps | None = None
     """Compiled form of the decoder, which runs search steps in its place."""
 
     def __init__(self, body: Model, head: nn.Module, *, at: str) -> None:
         super().__init__()
         self._body_name, self._head_name = body.prefix, at
-        self.in_files = {**body.in_files, **self.head_in_files}
+        self.file_names = {**body.file_names, **self.head_in_files}
         self.add_module(body.prefix, body)
         parent, _, name = at.rpartition(".")
         if parent:
@@ -62,7 +62,7 @@ class WithHead(Model):
 
     def with_body(self, body: Model) -> Self:
         """Return this model with another body."""
-        return self.with_part(self._body_name, body)
+        return self.with_submodule(self._body_name, body)
 
     @property
     def head(self) -> Any:
@@ -84,9 +84,9 @@ class WithHead(Model):
         self.body.gradient_checkpointing = recompute
 
     @property
-    def learns_unpadded(self) -> bool:
+    def trains_packed(self) -> bool:
         """Whether training skips nearly all padding; see ``Model``."""
-        token = self.body.packs_for
+        token = self.body.packing_token
         first = token == "first" and reads_first(self.head)
         return first or (token == "last" and reads_last(self.head))
 
@@ -101,9 +101,9 @@ class WithHead(Model):
         return self.body.first_position
 
     @property
-    def usual_positions(self) -> int:
+    def default_length(self) -> int:
         """Default sequence length in tokens."""
-        return self.body.usual_positions
+        return self.body.default_length
 
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return the head masks of the body; see ``Model.head_masks``."""
@@ -168,13 +168,13 @@ class WithHead(Model):
         self.body.prune_heads(heads)
 
 
-def language_head(model: WithHead) -> LanguageHead | None:
+def language_head(model: ModelWithHead) -> LanguageHead | None:
     """Return the language model head; None if the model has none."""
     head = getattr(model.head, "predictions", model.head)
     return head if isinstance(head, LanguageHead) else None
 
 
-def wide_layers(model: nn.Module) -> list[nn.Module]:
+def float32_layers(model: nn.Module) -> list[nn.Module]:
     """Return the layers that stay in float32 if the rest of the model is in half precision.
 
     These are the output layers of regression heads. Near 2000 a bfloat16 has steps of 8, too coarse

@@ -38,8 +38,8 @@ from importlib import resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from heedful.files import storable
-from heedful.pages.language import ENGLISH, Language, chinese, said_by
+from heedful.files import replace_surrogates
+from heedful.pages.language import ENGLISH, Language, chinese, phrases_in
 
 _PACKAGE = "heedful.pages"
 
@@ -78,7 +78,7 @@ def document(
     data = dict(data or {})
     if chinese_body is not None:
         phrases = chinese().phrases
-        data["phrases"] = {phrase: phrases[phrase] for phrase in said_by(scripts)}
+        data["phrases"] = {phrase: phrases[phrase] for phrase in phrases_in(scripts)}
     styles = [asset(_PACKAGE, "look.css"), *styles]
     for code in (*scripts, *styles):
         # The digests must match the code as the browser reads it: it may not need escaping or end
@@ -98,7 +98,7 @@ def document(
             "policy": _policy([*scripts, *framed], [*styles, *framed], connect),
         },
     )
-    return storable(page)
+    return replace_surrogates(page)
 
 
 def frame(title: str, page: str) -> str:

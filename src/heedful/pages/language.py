@@ -65,7 +65,7 @@ def chinese() -> Language:
     return Language(name="zh-CN", **json.loads(text))
 
 
-def said_by(scripts: Iterable[str]) -> list[str]:
+def phrases_in(scripts: Iterable[str]) -> list[str]:
     """Return the phrases in scripts, with ``{}`` for each value."""
     return [
         re.sub(r"\$\{[^{}]*\}", "{}", phrase)

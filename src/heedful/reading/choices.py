@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean, listed
-from heedful.reading.compressed import ending_of
+from heedful.errors import UserError, did_you_mean, join_names
+from heedful.reading.compressed import extension_of
 from heedful.reading.fields import kind_of
-from heedful.reading.json_objects import as_text, list_of, read_objects, unit_of, value_of
+from heedful.reading.json_objects import as_text, get_list, get_value, read_objects, unit_of
 from heedful.reading.lines import UTF8, read_files, source_name
 
 
@@ -45,8 +45,8 @@ def read_choices(
             for an error inside a file, with its line or row.
     """
     for path in paths:
-        if ending_of(path) in (".csv", ".tsv", ".txt"):
-            ending = ending_of(path)
+        if extension_of(path) in (".csv", ".tsv", ".txt"):
+            ending = extension_of(path)
             raise UserError(f"{path}: questions are read from JSON or Parquet, not {ending!r}")
     return read_files(paths, partial(_read, labelled=labelled, encoding=encoding), "questions")
 
@@ -54,7 +54,7 @@ def read_choices(
 def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
     for number, item in read_objects(path, encoding):
         where = f"{source_name(path)}, {unit_of(path)} {number}"
-        question = value_of(item, "question", where)
+        question = get_value(item, "question", where)
         if isinstance(question, Mapping):
             yield _with_labels(item, question, where, labelled)
         else:
@@ -62,10 +62,10 @@ def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
 
 
 def _plain(item: Mapping[str, object], question: object, where: str, labelled: bool) -> Choices:
-    texts = list_of(item, "choices", where)
+    texts = get_list(item, "choices", where)
     choices = [_text(text, f"{where}: choice {index}") for index, text in enumerate(texts)]
     checked = _checked(choices, where)
-    answer = _answer(value_of(item, "answer", where), checked, where) if labelled else None
+    answer = _answer(get_value(item, "answer", where), checked, where) if labelled else None
     return Choices(
         question=_text(question, f"{where}: 'question'"),
         choices=checked,
@@ -91,17 +91,17 @@ def _with_labels(
 ) -> Choices:
     labels: list[str] = []
     choices: list[str] = []
-    for index, choice in enumerate(list_of(question, "choices", where)):
+    for index, choice in enumerate(get_list(question, "choices", where)):
         choice_where = f"{where}, choice {index}"
         for key, texts in (("label", labels), ("text", choices)):
-            text = value_of(choice, key, choice_where)
+            text = get_value(choice, key, choice_where)
             texts.append(_text(text, f"{choice_where}: {key!r}"))
     answer = None
     if labelled:
-        key = _text(value_of(item, "answerKey", where), f"{where}: 'answerKey'")
+        key = _text(get_value(item, "answerKey", where), f"{where}: 'answerKey'")
         answer = _index(key, labels, "answerKey", where)
     return Choices(
-        question=_text(value_of(question, "stem", where), f"{where}: 'stem'"),
+        question=_text(get_value(question, "stem", where), f"{where}: 'stem'"),
         choices=_checked(choices, where),
         answer=answer,
         where=where,
@@ -127,5 +127,7 @@ def _index(name: str, names: Sequence[str], key: str, where: str) -> int:
         raise UserError(f"{where}: {key} {name!r} matches {names.count(name)} choices")
     if name not in names:
         near = did_you_mean(name, names)
-        raise UserError(f"{where}: {key} {name!r} is none of the choices{near}: {listed(names)}")
+        raise UserError(
+            f"{where}: {key} {name!r} is none of the choices{near}: {join_names(names)}"
+        )
     return names.index(name)

@@ -22,7 +22,7 @@ class DamagedError(Exception):
 
     def __init__(self, what: str, reason: str = "") -> None:
         super().__init__(f"{what}{reason}")
-        self.what, self.reason = what, reason
+        self.problem, self.reason = what, reason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,12 +95,12 @@ def without_compression(path: Path) -> Path:
     return path if compression_of(path) is None else path.with_suffix("")
 
 
-def ending_of(path: Path) -> str:
+def extension_of(path: Path) -> str:
     """Return a file's extension in lowercase, ignoring a compression extension."""
     return without_compression(path).suffix.lower()
 
 
-def looks_compressed(start: bytes) -> str:
+def compression_hint(start: bytes) -> str:
     """Return a hint if a file's first bytes look like compressed data, else an empty string."""
     for ending, kind in COMPRESSIONS.items():
         if start.startswith(kind.magic):
@@ -108,7 +108,7 @@ def looks_compressed(start: bytes) -> str:
     return ""
 
 
-def inflated(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
+def decompressed(packed: io.BufferedReader, path: Path, source: str) -> IO[bytes]:
     """Return a decompressed stream, in the format of the file's extension.
 
     Reading the stream raises a `DamagedError` if the data is truncated or damaged.

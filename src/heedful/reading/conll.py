@@ -22,7 +22,7 @@ from heedful.reading.tagging import (
     TaggedText,
     Word,
     entities_of,
-    first_fault,
+    first_invalid,
     parse_tag,
     scheme_of,
 )
@@ -259,7 +259,7 @@ class _Tags:
                 raise self._open[1]
             prefix = [Tag("B", tags[0].type)]
             self._open = None
-        fault = first_fault([*prefix, *tags], self._scheme)
+        fault = first_invalid([*prefix, *tags], self._scheme)
         if fault == len(prefix) + len(tags) and self._scheme == "IOBES":
             self._open = tags[-1], self._error(texts, len(tags), first)
         elif fault is not None:

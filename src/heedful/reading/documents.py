@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from heedful.errors import UserError
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.reading.lines import UTF8, read_files, read_lines, source_name
 
@@ -56,7 +56,7 @@ def read_documents(
             not text or is empty, or a document longer than `MAX_CHARACTERS`, with its line.
     """
     for path in paths:
-        if ending_of(path) in _TABLES:
+        if extension_of(path) in _TABLES:
             what = IN_MEMORY if data_name(path) == IN_MEMORY else "a table, by its name"
             raise UserError(f"{path}: {what}; running text is read from files of plain text")
     return read_files(

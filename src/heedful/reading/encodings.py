@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from heedful.reading.compressed import DamagedError, ending_of
+from heedful.reading.compressed import DamagedError, extension_of
 from heedful.reading.lines import UTF8, open_bytes, source_name
 
 REPLACEMENT = "\ufffd"
@@ -20,7 +20,7 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
         return None
     count, first = 0, ""
     for path in paths:
-        if ending_of(path) == ".parquet" or path.is_dir():
+        if extension_of(path) == ".parquet" or path.is_dir():
             continue
         try:
             with open_bytes(path) as stream:

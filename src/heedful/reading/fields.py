@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heedful.errors import UserError, did_you_mean, listed
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.reading.lines import MAX_LINE_BYTES
 
 Cells = Sequence[object] | Mapping[int, object]
@@ -58,7 +58,7 @@ def find_field(column: str, where: str, names: Sequence[str] | None, width: int)
         numbered = f"read without a header, columns are numbered 1 to {width}"
         raise UserError(f"{where}: no column {column!r}; {numbered}")
     near = did_you_mean(column, names[:_MAX_SUGGESTION_NAMES])
-    known = listed([repr(name) for name in names])
+    known = join_names([repr(name) for name in names])
     raise UserError(f"{where}: no column {column!r}{near}; columns: {known}")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
-from heedful.errors import UserError, did_you_mean, listed
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.files import parse_json, unique_keys
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.reading.delimited import without_line_end
 from heedful.reading.fields import check_characters, kind_of
 from heedful.reading.lines import UTF8, read_lines, source_name
@@ -34,7 +34,7 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
         UserError: a value is not an object, or see `heedful.reading.lines.read_lines`.
     """
     source, unit = source_name(path), unit_of(path)
-    if ending_of(path) == ".parquet":
+    if extension_of(path) == ".parquet":
         values = _table_rows(path)
     else:
         values = _rows(path, encoding) if unit == "row" else _lines(path, encoding)
@@ -50,7 +50,7 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
 
 def unit_of(path: Path) -> str:
     """Return the unit of object numbers: rows of a document or table, or lines."""
-    return "row" if ending_of(path) in (".json", ".parquet") else "line"
+    return "row" if extension_of(path) in (".json", ".parquet") else "line"
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[int, object]]:
@@ -144,41 +144,41 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 # is missing or of the wrong type.
 
 
-def value_of(item: object, key: str, where: str) -> object:
+def get_value(item: object, key: str, where: str) -> object:
     """Return the value of a key."""
     if not isinstance(item, Mapping):
         raise UserError(f"{where}: expected an object with {key!r}, found {kind_of(item)}")
     if key not in item:
-        keys = listed([repr(name) for name in item]) or "none"
+        keys = join_names([repr(name) for name in item]) or "none"
         raise UserError(f"{where}: no {key!r}{did_you_mean(key, item)}; its keys: {keys}")
     return item[key]
 
 
-def list_of(item: object, key: str, where: str) -> list[object]:
+def get_list(item: object, key: str, where: str) -> list[object]:
     """Return the list value of a key."""
-    value = value_of(item, key, where)
+    value = get_value(item, key, where)
     if not isinstance(value, list):
         raise UserError(f"{where}: {key!r}: expected a list, found {kind_of(value)}")
     return value
 
 
-def objects_of(item: object, key: str, where: str) -> list[Mapping[str, object]]:
+def get_objects(item: object, key: str, where: str) -> list[Mapping[str, object]]:
     """Return the value of a key, a list of objects."""
-    items = list_of(item, key, where)
+    items = get_list(item, key, where)
     for value in items:
         if not isinstance(value, dict):
             raise UserError(f"{where}: {key!r}: expected objects, found {kind_of(value)}")
     return cast("list[Mapping[str, object]]", items)
 
 
-def text_of(item: object, key: str, where: str) -> str:
+def get_text(item: object, key: str, where: str) -> str:
     """Return the string value of a key."""
-    return as_text(value_of(item, key, where), f"{where}: {key!r}")
+    return as_text(get_value(item, key, where), f"{where}: {key!r}")
 
 
-def number_of(item: object, key: str, where: str) -> int:
+def get_int(item: object, key: str, where: str) -> int:
     """Return the integer value of a key."""
-    value = value_of(item, key, where)
+    value = get_value(item, key, where)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UserError(f"{where}: {key!r}: expected a whole number, found {kind_of(value)}")
     return value

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from heedful.errors import UserError, did_you_mean
-from heedful.reading.compressed import DamagedError, inflated, looks_compressed
-from heedful.reading.elsewhere import check_elsewhere, is_elsewhere, open_elsewhere, url_of
+from heedful.reading.compressed import DamagedError, compression_hint, decompressed
+from heedful.reading.remote import check_remote, is_remote, open_remote, url_of
 
 MAX_LINE_BYTES = 16 * 2**20
 """Maximum length of a line: far above any model input, far below any memory size."""
@@ -77,8 +77,8 @@ def check_file(path: Path) -> None:
     """
     if path == STDIN:
         return
-    if is_elsewhere(path):
-        check_elsewhere(path)
+    if is_remote(path):
+        check_remote(path)
         return
     try:
         if path.is_dir():
@@ -149,7 +149,7 @@ def read_lines(
                 yield line
     except DamagedError as error:
         lines = f"{number:,} whole lines"
-        raise UserError(f"{source}: {error.what} after {lines}{error.reason}") from None
+        raise UserError(f"{source}: {error.problem} after {lines}{error.reason}") from None
     except OSError as error:
         raise UserError(f"{source}: cannot be read: {error.strerror}") from None
 
@@ -179,7 +179,7 @@ def _utf8_hint(raw: bytes) -> str:
     """Return a hint on the format of a file that is not UTF-8, from its first bytes."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "; it looks like UTF-16: save it as UTF-8"
-    return looks_compressed(raw)
+    return compression_hint(raw)
 
 
 def _encoding_hint(raw: bytes) -> str:
@@ -237,12 +237,12 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
     else:
         with (
-            open_stored(path) as stored,
-            inflated(stored, path, source_name(path)) as stream,
+            open_raw(path) as stored,
+            decompressed(stored, path, source_name(path)) as stream,
         ):
             yield stream
 
 
-def open_stored(path: Path) -> AbstractContextManager[io.BufferedReader]:
+def open_raw(path: Path) -> AbstractContextManager[io.BufferedReader]:
     """Open a local or remote file without decompression."""
-    return open_elsewhere(path) if is_elsewhere(path) else path.open("rb")
+    return open_remote(path) if is_remote(path) else path.open("rb")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from heedful.errors import UserError
 from heedful.reading.fields import kind_of
-from heedful.reading.json_objects import list_of, read_objects, unit_of
+from heedful.reading.json_objects import get_list, read_objects, unit_of
 from heedful.reading.lines import UTF8, read_files, source_name
 
 KEY = "hypotheses"
@@ -54,7 +54,7 @@ def read_n_best(path: Path, encoding: str = UTF8) -> Iterator[NBestList]:
 def _read(path: Path, encoding: str) -> Iterator[NBestList]:
     for number, record in read_objects(path, encoding):
         where = f"{source_name(path)}, {unit_of(path)} {number}"
-        items = list_of(record, KEY, where)
+        items = get_list(record, KEY, where)
         if not items:
             raise UserError(f"{where}: {KEY!r}: expected at least one, found an empty list")
         yield NBestList(

@@ -12,7 +12,7 @@ from pathlib import Path
 from heedful.errors import UserError
 from heedful.reading.delimited import without_line_end
 from heedful.reading.lines import STDIN, check_file, read_lines, source_name
-from heedful.reading.records import Record, ending_format, read_records
+from heedful.reading.records import Record, format_of_extension, read_records
 from heedful.settings import ColumnSettings
 
 _NUM_LETTERS = 64
@@ -72,7 +72,7 @@ def read_sources(paths: Sequence[Path], columns: ColumnSettings) -> Iterator[Rec
 
 
 def _is_plain(path: Path, format: str | None) -> bool:
-    return (format or ending_format(path) or "text") == "text"
+    return (format or format_of_extension(path) or "text") == "text"
 
 
 def _aligned(source: Path, target: Path, encoding: str) -> Iterator[Record]:
@@ -103,7 +103,7 @@ def _aligned(source: Path, target: Path, encoding: str) -> Iterator[Record]:
 
 
 @dataclass(kw_only=True, slots=True)
-class Cleaning:
+class PairFilter:
     """Filters training pairs, and counts the dropped pairs."""
 
     max_tokens: int
@@ -156,7 +156,7 @@ def letter_shares(texts: Iterable[str]) -> dict[str, float]:
     return {letter: round(count / total, 6) for letter, count in frequent}
 
 
-def look_swapped(
+def sides_look_swapped(
     records: Iterable[Record], source: Mapping[str, float], target: Mapping[str, float]
 ) -> bool:
     """Return whether texts and translations look swapped, from their letter frequencies.

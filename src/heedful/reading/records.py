@@ -11,7 +11,7 @@ from pathlib import Path
 
 from heedful.errors import UserError, check_known, did_you_mean, shell_word
 from heedful.files import sha256
-from heedful.reading.compressed import compression_of, ending_of
+from heedful.reading.compressed import compression_of, extension_of
 from heedful.reading.delimited import (
     Row,
     csv_rows,
@@ -162,20 +162,20 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
     return fingerprints
 
 
-def ending_format(path: Path) -> str | None:
+def format_of_extension(path: Path) -> str | None:
     """Return the format for a file's extension; None if the extension is unknown."""
-    return _ENDINGS.get(ending_of(path))
+    return _ENDINGS.get(extension_of(path))
 
 
 def _format_of(path: Path, columns: ColumnSettings) -> str:
     if columns.format is not None:
         check_known("format", columns.format, FORMATS)
-    format = columns.format or ("text" if path == STDIN else ending_format(path))
+    format = columns.format or ("text" if path == STDIN else format_of_extension(path))
     if format is None:
         if path.is_dir():
             pattern = shell_word(f"{path}/*.csv")
             raise UserError(f"{path}: a folder; give a file, or a pattern such as {pattern}")
-        ending = ending_of(path)
+        ending = extension_of(path)
         if ending in _SPREADSHEETS:
             raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
         raise UserError(

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from heedful.errors import UserError
-from heedful.reading.elsewhere import find_elsewhere, is_elsewhere, url_of
-from heedful.reading.lines import check_file, open_stored
+from heedful.reading.lines import check_file, open_raw
 from heedful.reading.records import Fingerprint
+from heedful.reading.remote import find_remote, is_remote, url_of
 
 _SAMPLE_BYTES = 2**16
 _SAMPLES = 16
@@ -47,8 +47,8 @@ def matching(pattern: Path) -> list[Path]:
     """
     if not glob.has_magic(str(pattern)) or pattern.is_file():  # the file name itself has a bracket
         return [pattern]
-    if is_elsewhere(pattern):
-        matches = find_elsewhere(pattern)
+    if is_remote(pattern):
+        matches = find_remote(pattern)
     else:
         matches = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     if not matches:
@@ -56,7 +56,7 @@ def matching(pattern: Path) -> list[Path]:
     return matches
 
 
-def shard_prints(shards: Sequence[Path]) -> list[Fingerprint]:
+def shard_fingerprints(shards: Sequence[Path]) -> list[Fingerprint]:
     """Return each shard's size and a SHA-256 over the size and samples of the content.
 
     Raises:
@@ -67,7 +67,7 @@ def shard_prints(shards: Sequence[Path]) -> list[Fingerprint]:
 
 
 def _fingerprint(shard: Path) -> Fingerprint:
-    with open_stored(shard) as stream:
+    with open_raw(shard) as stream:
         size = stream.seek(0, 2)
         if size == 0:
             raise UserError(f"{url_of(shard)}: holds no text")

@@ -12,10 +12,10 @@ from pathlib import Path
 from heedful.errors import UserError
 from heedful.reading.fields import find_field, kind_of, read_text
 from heedful.reading.json_objects import (
-    number_of,
+    get_int,
+    get_value,
     read_objects,
     unit_of,
-    value_of,
 )
 from heedful.reading.lines import UTF8, read_files, source_name
 from heedful.reading.tagging import Entity, TaggedText
@@ -113,8 +113,8 @@ def _from_types(types: Mapping[str, object], where: str) -> Iterator[dict[str, o
 
 
 def _entity(item: object, where: str, text: str) -> Entity:
-    start, end = (number_of(item, key, where) for key in ("start", "end"))
-    label, slice_ = value_of(item, "label", where), text[start:end]
+    start, end = (get_int(item, key, where) for key in ("start", "end"))
+    label, slice_ = get_value(item, "label", where), text[start:end]
     if not isinstance(label, str):
         raise UserError(f"{where}: 'label': expected the name of a type, found {kind_of(label)}")
     if not label.isprintable() or not label or label != label.strip():

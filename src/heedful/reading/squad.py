@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UserError
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import (
-    list_of,
-    number_of,
-    objects_of,
+    get_int,
+    get_list,
+    get_objects,
+    get_text,
+    get_value,
     read_objects,
-    text_of,
     unit_of,
-    value_of,
 )
 from heedful.reading.lines import STDIN, UTF8, read_files, source_name
 from heedful.reading.records import read_records
@@ -88,9 +88,11 @@ def check_texts(question: str, context: str, where: str) -> None:
 
 def _check_ending(path: Path, *, labelled: bool) -> None:
     known = (".json", *_ROWS) if labelled else (".json", *_ROWS, *_TABLES)
-    if path != STDIN and ending_of(path) not in known:
+    if path != STDIN and extension_of(path) not in known:
         what = "questions with answers" if labelled else "questions"
-        raise UserError(f"{path}: {what} are read from {', '.join(known)}, not {ending_of(path)!r}")
+        raise UserError(
+            f"{path}: {what} are read from {', '.join(known)}, not {extension_of(path)!r}"
+        )
 
 
 _Item = tuple[str, str, Mapping[str, object]]
@@ -108,7 +110,7 @@ def _questions(
             raise UserError(f"{named}: this id is used twice, first in {seen[name]}")
         if name is not None:
             seen[name] = where
-        question = text_of(item, "question", named)
+        question = get_text(item, "question", named)
         check_texts(question, context, named)
         misplaced: list[str] = []
         answers = _answers(context, item, named, misplaced) if labelled else None
@@ -122,7 +124,7 @@ def _questions(
 
 
 def _items(path: Path, encoding: str) -> Iterator[_Item]:
-    ending = ending_of(path)
+    ending = extension_of(path)
     if ending in _TABLES:
         return _table_items(path, encoding)
     return (_document_items if ending == ".json" else _row_items)(path, encoding)
@@ -133,20 +135,20 @@ def _document_items(path: Path, encoding: str) -> Iterator[_Item]:
     for number, article in read_objects(path, encoding):
         if article.keys() & {"context", "question"}:  # a row, as in JSON lines
             where = f"{source}, row {number}"
-            yield where, text_of(article, "context", where), article
+            yield where, get_text(article, "context", where), article
             continue
         article_where = f"{source}, article {number}"
-        for count, paragraph in enumerate(objects_of(article, "paragraphs", article_where), 1):
+        for count, paragraph in enumerate(get_objects(article, "paragraphs", article_where), 1):
             where = f"{article_where}, paragraph {count}"
-            context = text_of(paragraph, "context", where)
-            for item in objects_of(paragraph, "qas", where):
+            context = get_text(paragraph, "context", where)
+            for item in get_objects(paragraph, "qas", where):
                 yield where, context, item
 
 
 def _row_items(path: Path, encoding: str) -> Iterator[_Item]:
     for number, item in read_objects(path, encoding):
         where = f"{source_name(path)}, {unit_of(path)} {number}"
-        yield where, text_of(item, "context", where), item
+        yield where, get_text(item, "context", where), item
 
 
 def _table_items(path: Path, encoding: str) -> Iterator[_Item]:
@@ -159,11 +161,11 @@ def _table_items(path: Path, encoding: str) -> Iterator[_Item]:
 def _answers(
     context: str, item: Mapping[str, object], where: str, misplaced: list[str]
 ) -> tuple[GoldAnswer, ...]:
-    columns = value_of(item, "answers", where)
+    columns = get_value(item, "answers", where)
     objects = (
         _rows_of(columns, where)
         if isinstance(columns, dict)
-        else objects_of(item, "answers", where)
+        else get_objects(item, "answers", where)
     )
     answers = tuple(_answer(context, answer, where, misplaced) for answer in objects)
     if item.get("is_impossible", not answers) != (not answers):
@@ -175,7 +177,7 @@ def _answers(
 
 def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
     """Convert columns, which data libraries write for lists of objects, back to rows."""
-    texts, starts = (list_of(columns, key, where) for key in ("text", "answer_start"))
+    texts, starts = (get_list(columns, key, where) for key in ("text", "answer_start"))
     if len(texts) != len(starts):
         raise UserError(f"{where}: {len(texts)} texts of answers, but {len(starts)} starts")
     return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
@@ -184,8 +186,8 @@ def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
 def _answer(
     context: str, answer: Mapping[str, object], where: str, misplaced: list[str]
 ) -> GoldAnswer:
-    text = text_of(answer, "text", where)
-    start = number_of(answer, "answer_start" if "answer_start" in answer else "start", where)
+    text = get_text(answer, "text", where)
+    start = get_int(answer, "answer_start" if "answer_start" in answer else "start", where)
     if not text.strip():
         raise UserError(f"{where}: empty answer; a question without one has an empty list")
     if start < 0 or not context.startswith(text, start):

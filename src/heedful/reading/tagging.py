@@ -128,7 +128,7 @@ def may_follow(before: Tag, tag: Tag, scheme: Scheme) -> bool:
     return tag.prefix != after_its_type or before.type == tag.type
 
 
-def first_fault(tags: Sequence[Tag], scheme: Scheme) -> int | None:
+def first_invalid(tags: Sequence[Tag], scheme: Scheme) -> int | None:
     """Return the index of the first tag that cannot follow its predecessor.
 
     Returns:
@@ -203,9 +203,7 @@ def transitions(labels: tuple[str, ...], scheme: Scheme) -> NDArray[np.bool_]:
     return np.array([[may_follow(before, tag, scheme) for tag in tags] for before in tags])
 
 
-def likeliest_tags(
-    probabilities: NDArray[np.floating], allowed: NDArray[np.bool_]
-) -> NDArray[np.int64]:
+def viterbi(probabilities: NDArray[np.floating], allowed: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the valid tag sequence with the largest product of probabilities.
 
     Viterbi decoding (Viterbi 1967). Words are independent except for forbidden transitions.

@@ -39,7 +39,7 @@ class Scale:
     start: float
     end: float
 
-    def at(self, value: float) -> float:
+    def position(self, value: float) -> float:
         """Return the position of a value."""
         share = (value - self.low) / (self.high - self.low)
         return round(self.start + share * (self.end - self.start), 1)
@@ -49,11 +49,11 @@ class Scale:
         step = _round_step((self.high - self.low) / 6)
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
-        return [(self.at(n * step), shown(n * step)) for n in range(first, last + 1)]
+        return [(self.position(n * step), format_number(n * step)) for n in range(first, last + 1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drawn:
+class DrawnSeries:
     """A series in canvas coordinates."""
 
     name: str
@@ -90,7 +90,7 @@ class Chart:
     head: Sequence[str]
     """Column headings of the table."""
     rows: Sequence[Sequence[str]]
-    series: Sequence[Drawn] = ()
+    series: Sequence[DrawnSeries] = ()
     bars: Sequence[Bar] = ()
     diagonal: tuple[float, float, float, float] | None = None
     """Ends of the line on which x and y are equal."""
@@ -129,7 +129,7 @@ def lines(
         x = _scale(low, high, LEFT, WIDTH - RIGHT)
     y = _scale(low, high, HEIGHT - BOTTOM, TOP)
     about = "; ".join(
-        f"{one.name} from {shown(one.points[0][1])} to {shown(one.points[-1][1])}"
+        f"{one.name} from {format_number(one.points[0][1])} to {format_number(one.points[-1][1])}"
         for one in series
         if one.points and one.joined
     )
@@ -142,7 +142,9 @@ def lines(
         head=[x_label, *(one.name for one in series)],
         rows=_rows(series),
         series=[_drawn(one, number, x, y) for number, one in enumerate(series, start=1)],
-        diagonal=(x.at(low), y.at(low), x.at(high), y.at(high)) if diagonal else None,
+        diagonal=(x.position(low), y.position(low), x.position(high), y.position(high))
+        if diagonal
+        else None,
     )
 
 
@@ -174,14 +176,14 @@ def bars(
         x_ticks=x.ticks(),
         y_ticks=y.ticks(),
         head=[x_label, name],
-        rows=[[_range_label(a, b), shown(height)] for a, b, height in spans if height],
+        rows=[[_range_label(a, b), format_number(height)] for a, b, height in spans if height],
         bars=[
             Bar(
-                x=x.at(a),
-                y=y.at(height),
-                width=max(round(x.at(b) - x.at(a) - 1, 1), 0.5),
-                height=round(y.at(0) - y.at(height), 1),
-                about=f"{_range_label(a, b)}: {shown(height)}",
+                x=x.position(a),
+                y=y.position(height),
+                width=max(round(x.position(b) - x.position(a) - 1, 1), 0.5),
+                height=round(y.position(0) - y.position(height), 1),
+                about=f"{_range_label(a, b)}: {format_number(height)}",
             )
             for a, b, height in spans
             if height
@@ -194,7 +196,7 @@ def _range_label(first: int, after: int) -> str:
     return f"{first:,}" if after - first == 1 else f"{first:,} to {after - 1:,}"
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number for reading: integers with commas, others with two to four digits."""
     if value == round(value) and abs(value) < 1e15:
         return f"{round(value):,}"
@@ -228,11 +230,11 @@ def _round_step(step: float) -> float:
     return next(times * power for times in (1, 2, 5, 10) if times * power >= step * 0.999)
 
 
-def _drawn(series: Series, number: int, x: Scale, y: Scale) -> Drawn:
-    points = [(x.at(a), y.at(b)) for a, b in series.points]
-    upper = [(x.at(a), y.at(high)) for a, _, high in series.band]
-    lower = [(x.at(a), y.at(low)) for a, low, _ in series.band]
-    return Drawn(
+def _drawn(series: Series, number: int, x: Scale, y: Scale) -> DrawnSeries:
+    points = [(x.position(a), y.position(b)) for a, b in series.points]
+    upper = [(x.position(a), y.position(high)) for a, _, high in series.band]
+    lower = [(x.position(a), y.position(low)) for a, low, _ in series.band]
+    return DrawnSeries(
         name=series.name,
         number=number,
         path="M" + "L".join(f"{a} {b}" for a, b in points) if series.joined and points else "",
@@ -248,6 +250,6 @@ def _rows(series: Sequence[Series]) -> list[list[str]]:
     count = min(len(xs), _MAX_ROWS)
     sampled = [xs[round(index * (len(xs) - 1) / max(count - 1, 1))] for index in range(count)]
     return [
-        [shown(x), *(shown(column[x]) if x in column else "" for column in columns)]
+        [format_number(x), *(format_number(column[x]) if x in column else "" for column in columns)]
         for x in sampled
     ]

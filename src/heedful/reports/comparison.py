@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.errors import UserError, check_known, listed
+from heedful.errors import UserError, check_known, join_names
 from heedful.judging import AnyJudge, Judgement
-from heedful.metrics.generation import bleu_cut, paired_tests
-from heedful.metrics.measures import LOWER_IS_BETTER, Numbers
-from heedful.metrics.resampling import differences, mcnemar, on_all
-from heedful.reports.highest import Highest
+from heedful.metrics.generation import bleu_tokenizer_signature, paired_tests
+from heedful.metrics.measures import LOWER_IS_BETTER, Statistics
+from heedful.metrics.resampling import differences, mcnemar, point_estimates
+from heedful.reports.top_k import TopK
 from heedful.task import AnyTask
 
 SIGNIFICANT = 0.05
@@ -95,18 +95,18 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
     for name, only in ((names[0], labels[0] - labels[1]), (names[1], labels[1] - labels[0])):
         if only:
             raise UserError(
-                f"only {name} knows {listed(sorted(only))}: only runs with the same labels can be "
-                "compared"
+                f"only {name} knows {join_names(sorted(only))}: only runs with the same labels can "
+                "be compared"
             )
     # The scores of embeddings depend only on the evaluation data, not on the training data.
     if "embed" not in tasks[0].abilities and tasks[0].metrics() != tasks[1].metrics():
         scores = [", ".join(task.metrics()) for task in tasks]
         raise UserError(
             f"{names[0]} is scored by {scores[0]} and {names[1]} by {scores[1]}: only runs with "
-            f"the same scores can be compared. {names[0]}: {tasks[0].card()} {names[1]}: "
-            f"{tasks[1].card()}"
+            f"the same scores can be compared. {names[0]}: {tasks[0].model_card()} {names[1]}: "
+            f"{tasks[1].model_card()}"
         )
-    cuts = [bleu_cut(judge.text_metrics) for judge in judges]
+    cuts = [bleu_tokenizer_signature(judge.text_metrics) for judge in judges]
     if cuts[0] != cuts[1]:
         raise UserError(
             f"BLEU splits the texts of {names[0]} by {cuts[0]} and those of {names[1]} by {cuts[1]}"
@@ -114,7 +114,7 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
         )
 
 
-class Pairing:
+class PairedResults:
     """Collects the answers of two runs to the same items from a stream.
 
     Memory grows by a few numbers per item, and by the generated texts.
@@ -139,9 +139,9 @@ class Pairing:
         self._counts = (array("d"), array("d"))
         self._right = (array("b"), array("b"))
         self._texts: tuple[list[str], list[str], list[str]] = ([], [], [])
-        self._lost, self._gained = Highest[Changed](SHOWN), Highest[Changed](SHOWN)
+        self._lost, self._gained = TopK[Changed](SHOWN), TopK[Changed](SHOWN)
 
-    def watch(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
+    def update(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
         """Add the answers of both runs to each item.
 
         Raises:
@@ -151,7 +151,7 @@ class Pairing:
         for first, second in pairs:
             self._add(first, second)
             if self.metric is not None and self.items == 1:
-                known = on_all(self.judges[0].measure, self.columns[0])
+                known = point_estimates(self.judges[0].aggregate, self.columns[0])
                 check_known("metric", self.metric, known)
 
     def _add(self, first: Judgement, second: Judgement) -> None:
@@ -164,9 +164,9 @@ class Pairing:
         for judgement, counts, right in zip(
             (first, second), self._counts, self._right, strict=True
         ):
-            counts.extend(judgement.counts)
-            if judgement.right is not None:
-                right.append(judgement.right)
+            counts.extend(judgement.statistics)
+            if judgement.correct is not None:
+                right.append(judgement.correct)
         if self.judges[0].text_metrics:
             for texts, text in zip(
                 self._texts, (first.answer, second.answer, first.truth), strict=True
@@ -174,15 +174,15 @@ class Pairing:
                 texts.append(text or "")
         differ = first.answer != second.answer
         if first.answer is None and second.answer is None:  # only the counts can differ
-            differ = first.counts != second.counts
+            differ = first.statistics != second.statistics
         self.items_that_differ += differ
-        if first.worth is not None and second.worth is not None and first.worth != second.worth:
-            change = second.worth - first.worth
+        if first.score is not None and second.score is not None and first.score != second.score:
+            change = second.score - first.score
             changed = _changed(first, second, change)
             (self._gained if change > 0 else self._lost).add(abs(change), number, changed)
 
     @property
-    def columns(self) -> list[Numbers]:
+    def columns(self) -> list[Statistics]:
         """Item statistics of each run, from which its scores are computed. Shapes (N, K)."""
         return [np.asarray(counts).reshape(self.items, -1) for counts in self._counts]
 
@@ -221,7 +221,7 @@ class Pairing:
         )
 
     def _test_scores(self, seed: int) -> dict[str, Verdict]:
-        measures = [judge.measure for judge in self.judges]
+        measures = [judge.aggregate for judge in self.judges]
         *systems, references = self._texts
         by_text = (
             paired_tests(self.judges[0].text_metrics, systems, references, seed=seed)

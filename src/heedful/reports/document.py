@@ -18,9 +18,9 @@ from heedful.pages.document import asset, document, fill, frame
 from heedful.pages.language import ENGLISH, chinese
 from heedful.reading.frames import data_name
 from heedful.reports import PACKAGE, charts, curves
+from heedful.reports.attributions import AnswerAttribution
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
-from heedful.reports.why import Why
 
 LARGEST_MATRIX = 25
 """Maximum number of labels for a confusion matrix; above it, only frequent mistakes are listed."""
@@ -65,7 +65,7 @@ class Scored:
     """Names of the files."""
     scores: Mapping[str, Any]
     observation: Observation
-    why: Mapping[int, Why]
+    why: Mapping[int, AnswerAttribution]
     """Attributions of some answers, by item number."""
     seed: int
 
@@ -127,7 +127,7 @@ def _score_rows(scored: Scored | None, scores: Mapping[str, Any]) -> list[dict[s
     bounds: Mapping[str, Interval] = {}
     if scored and scored.observation.items > 1:
         observation = scored.observation
-        bounds = intervals(observation.judge.measure, observation.columns, seed=scored.seed)
+        bounds = intervals(observation.judge.aggregate, observation.columns, seed=scored.seed)
     return [
         {"name": name, "score": value, "interval": bounds.get(name), "bar": _bar(bounds.get(name))}
         for name, value in scores.items()
@@ -198,7 +198,7 @@ def _answer_values(scored: Scored | None) -> dict[str, Any]:
         "faults": _faults(observation),
         "lists": _lists(observation, scored.why),
         "explained": len(scored.why),
-        "worth": observation.judge.worth,
+        "worth": observation.judge.score_name,
     }
 
 
@@ -287,14 +287,14 @@ def _faults(observation: Observation) -> list[dict[str, Any]]:
     ]
 
 
-def _lists(observation: Observation, why: Mapping[int, Why]) -> list[dict[str, Any]]:
+def _lists(observation: Observation, why: Mapping[int, AnswerAttribution]) -> list[dict[str, Any]]:
     """Return the lists of items worth inspecting, each with its title."""
     worst = (
         observation.worst
-        if observation.judge.worth or observation.judged_right_or_wrong == 0
+        if observation.judge.score_name or observation.judged_right_or_wrong == 0
         else []
     )
-    by = f" by {observation.judge.worth}" if observation.judge.worth else ""
+    by = f" by {observation.judge.score_name}" if observation.judge.score_name else ""
     lists = [
         ("Surest errors", observation.surest_errors),
         ("Least sure answers", observation.least_sure),
@@ -304,13 +304,15 @@ def _lists(observation: Observation, why: Mapping[int, Why]) -> list[dict[str, A
     return [{"title": title, "parts": _parts(items, why)} for title, items in lists if items]
 
 
-def _parts(items: Sequence[Judged[Any]], why: Mapping[int, Why]) -> list[list[dict[str, Any]]]:
+def _parts(
+    items: Sequence[Judged[Any]], why: Mapping[int, AnswerAttribution]
+) -> list[list[dict[str, Any]]]:
     """Return the rows that are visible, and the rows that can be expanded."""
-    rows = [_row(item.judgement, why.get(item.number)) for item in items]
+    rows = [_row(item.judgement, why.get(item.index)) for item in items]
     return [part for part in (rows[:SEEN], rows[SEEN:]) if part]
 
 
-def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
+def _row(judgement: Judgement, why: AnswerAttribution | None) -> dict[str, Any]:
     truth, answer = _formatted(judgement.truth), _formatted(judgement.answer)
     return {
         "where": judgement.where,
@@ -319,8 +321,8 @@ def _row(judgement: Judgement, why: Why | None) -> dict[str, Any]:
         "truth": truth,
         "answer": answer,
         "long": truth != answer and len(truth or "") + len(answer or "") > LONGEST_LINE,
-        "right": judgement.right,
-        "worth": judgement.worth,
+        "right": judgement.correct,
+        "worth": judgement.score,
         "confidence": judgement.confidence,
     }
 
@@ -343,7 +345,7 @@ def _formatted(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, float):
-        return charts.shown(value)
+        return charts.format_number(value)
     if isinstance(value, list):
         parts = [
             f"{one['text']} ({one['label']})" if isinstance(one, dict) else str(one)

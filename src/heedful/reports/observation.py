@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.judging import AnyJudge, Fault, Judged, Judgement, judge_all
-from heedful.metrics.measures import Numbers
-from heedful.reports.highest import Highest
+from heedful.judging import AnswerError, AnyJudge, Judged, Judgement, judge_all
+from heedful.metrics.measures import Statistics
+from heedful.reports.top_k import TopK
 
 SHOWN = 20
 """Maximum number of items in a list."""
@@ -33,49 +33,49 @@ class Observation:
         self.judge = judge
         self.items = self.right = self.judged_right_or_wrong = 0
         self.faults: Counter[str] = Counter()
-        self.fault_examples: dict[str, list[tuple[Fault, Judgement]]] = {}
+        self.fault_examples: dict[str, list[tuple[AnswerError, Judgement]]] = {}
         self.first: list[Judged[Any]] = []
         self._counts, self._lengths = array("d"), array("q")
         self._decisions, self._pairs = array("d"), array("d")
         self._width = 0
         self._confident_errors, self._unsure, self._worst = (
-            Highest[Judged[Any]](SHOWN) for _ in range(3)
+            TopK[Judged[Any]](SHOWN) for _ in range(3)
         )
 
-    def watch(self, answered: Iterable[tuple[Any, Any]]) -> None:
+    def update(self, answered: Iterable[tuple[Any, Any]]) -> None:
         """Add all pairs of a record and its answer."""
         for judged in judge_all(self.judge, answered):
             self._add(judged)
 
     def _add(self, judged: Judged[Any]) -> None:
-        judgement, number = judged.judgement, judged.number
+        judgement, number = judged.judgement, judged.index
         self.items += 1
         self._lengths.extend(judged.lengths)
-        self._width = len(judgement.counts)
-        self._counts.extend(judgement.counts)
+        self._width = len(judgement.statistics)
+        self._counts.extend(judgement.statistics)
         for confidence, right in judgement.decisions:
             self._decisions.extend((confidence, right))
         if isinstance(judgement.truth, float) and isinstance(judgement.answer, float):
             self._pairs.extend((judgement.truth, judgement.answer))
         if len(self.first) < SHOWN:
             self.first.append(judged)
-        if judgement.right is not None:
+        if judgement.correct is not None:
             self.judged_right_or_wrong += 1
-            self.right += judgement.right
+            self.right += judgement.correct
         if judgement.confidence is not None:
             self._unsure.add(-judgement.confidence, number, judged)
-            if judgement.right is False:
+            if judgement.correct is False:
                 self._confident_errors.add(judgement.confidence, number, judged)
-        if judgement.worth is not None and judgement.right is not True:
-            self._worst.add(-judgement.worth, number, judged)
-        for fault in judgement.faults:
+        if judgement.score is not None and judgement.correct is not True:
+            self._worst.add(-judgement.score, number, judged)
+        for fault in judgement.errors:
             self.faults[fault.kind] += 1
             examples = self.fault_examples.setdefault(fault.kind, [])
             if len(examples) < SHOWN:
                 examples.append((fault, judgement))
 
     @property
-    def columns(self) -> Numbers:
+    def columns(self) -> Statistics:
         """Item statistics, from which the scores are computed. Shape (N, K)."""
         return np.asarray(self._counts).reshape(self.items, self._width)
 
@@ -85,12 +85,12 @@ class Observation:
         return np.asarray(self._lengths, dtype=np.int64).reshape(self.items, 2)
 
     @property
-    def decisions(self) -> Numbers:
+    def decisions(self) -> Statistics:
         """Probability of each decision, and 1 if it is correct, else 0. Shape (decisions, 2)."""
         return np.asarray(self._decisions).reshape(-1, 2)
 
     @property
-    def pairs(self) -> Numbers:
+    def pairs(self) -> Statistics:
         """Target and answer of the items where both are numbers. Shape (pairs, 2)."""
         return np.asarray(self._pairs).reshape(-1, 2)
 
@@ -115,7 +115,7 @@ class Observation:
         doubtful = [self.surest_errors, self.least_sure]
         lists = doubtful if any(doubtful) else [self.worst] if len(self._pairs) else []
         short = [[judged for judged in items if _is_short(judged)] for items in lists]
-        return list({one.number: one for items in short for one in items[:EXPLAINED]}.values())
+        return list({one.index: one for items in short for one in items[:EXPLAINED]}.values())
 
 
 def _is_short(judged: Judged[Any]) -> bool:

@@ -13,12 +13,12 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Scope
 
 from heedful import __version__
+from heedful.serving.access import AccessControl
 from heedful.serving.asking import JSON_EXPECTED, first_error
-from heedful.serving.doors import Doors
 from heedful.serving.gate import Gate
 from heedful.serving.openapi import Render, with_examples, with_failures
 from heedful.serving.problem import Kind, Problem
-from heedful.serving.protocols import BEGINNINGS, FAILURES, OPEN_PATHS, PROTOCOLS, Speaks
+from heedful.serving.protocols import FAILURES, OPEN_PATHS, PATH_PREFIXES, PROTOCOLS, ProtocolModule
 from heedful.serving.service import Service
 from heedful.serving.wire import Json
 
@@ -29,7 +29,7 @@ _NO_OBJECT = ("missing", "model_attributes_type", "dict_type")
 _NOT_JSON = Problem("validation", "the body is not JSON in UTF-8; send it uncompressed", status=400)
 
 
-def application(service: Service, doors: Doors) -> ASGIApp:
+def application(service: Service, doors: AccessControl) -> ASGIApp:
     """Return the ASGI application of a service. It starts and stops the service."""
     routers = [(protocol, protocol.router(service)) for protocol in PROTOCOLS]
 
@@ -66,7 +66,7 @@ def application(service: Service, doors: Doors) -> ASGIApp:
 
 def _routes(
     service: Service,
-    routers: list[tuple[Speaks, APIRouter]],
+    routers: list[tuple[ProtocolModule, APIRouter]],
     respond: Callable[[Scope, Problem], Json],
 ) -> FastAPI:
     """Return a FastAPI application with the routes of all protocols."""
@@ -124,7 +124,7 @@ def _routes(
     return app
 
 
-def _protocol_of(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speaks:
+def _protocol_of(scope: Scope, routers: list[tuple[ProtocolModule, APIRouter]]) -> ProtocolModule:
     """Return the protocol of the matching route, else of the path's first part, else the first."""
     for match in (Match.FULL, Match.PARTIAL):  # partial: the path matches, the method does not
         for protocol, router in routers:
@@ -134,7 +134,7 @@ def _protocol_of(scope: Scope, routers: list[tuple[Speaks, APIRouter]]) -> Speak
                     return protocol
     parts = scope["path"].strip("/").split("/")
     behind_run = parts[2:] if parts[0] == "models" else parts
-    return BEGINNINGS.get("".join(behind_run[:1]), PROTOCOLS[0])
+    return PATH_PREFIXES.get("".join(behind_run[:1]), PROTOCOLS[0])
 
 
 def _allowed_methods(scope: Scope, routes: Sequence[BaseRoute]) -> str:

@@ -8,11 +8,11 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from heedful.errors import LONGEST_NAME, shorten, unknown_name
+from heedful.errors import MAX_NAME_LENGTH, shorten, unknown_name
 from heedful.reading import Text
 from heedful.serving.pictures import records_of
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.serving.wire import JsonRoute
 from heedful.settings import PredictOptions
 
@@ -28,7 +28,7 @@ class Body(BaseModel):
         if isinstance(body, dict):
             for key in body:
                 if key not in cls.model_fields:
-                    unknown = unknown_name("key", shorten(key, LONGEST_NAME), cls.model_fields)
+                    unknown = unknown_name("key", shorten(key, MAX_NAME_LENGTH), cls.model_fields)
                     raise PydanticCustomError("unknown_key", "{message}", {"message": str(unknown)})
         return body
 
@@ -84,7 +84,7 @@ def for_each_run(routes_for: Callable[[Any], APIRouter]) -> APIRouter:
 
 
 async def ask(
-    service: Service, served: Served, texts: Sequence[Text], **options: Unpack[PredictOptions]
+    service: Service, served: ServedRun, texts: Sequence[Text], **options: Unpack[PredictOptions]
 ) -> list[Any]:
     """Return a run's answers to texts, or to tuples of texts.
 

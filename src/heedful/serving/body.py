@@ -15,7 +15,7 @@ class ClientLeftError(Exception):
 
 
 @dataclass(kw_only=True, slots=True)
-class Load:
+class ServerLoad:
     """The current load of a server."""
 
     requests: int = 0
@@ -31,7 +31,7 @@ class Body:
         load: counts the bytes in memory.
     """
 
-    def __init__(self, receive: Receive, load: Load) -> None:
+    def __init__(self, receive: Receive, load: ServerLoad) -> None:
         self._receive = receive
         self._load = load
         self._held = 0
@@ -74,12 +74,12 @@ class Body:
         except (TimeoutError, ClientLeftError):
             return
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Subtract the body from the bytes in memory."""
         self._load.body_bytes -= self._held
         self._held = 0
 
-    async def again(self) -> Message:
+    async def replay(self) -> Message:
         """Return the whole body as an ASGI message; later, wait and return the disconnect."""
         if not self._replayed:
             self._replayed = True

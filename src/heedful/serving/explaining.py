@@ -15,9 +15,9 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor
 from heedful.serving.body import ClientLeftError
-from heedful.serving.exchange import CURRENT
 from heedful.serving.problem import Problem, refusal
-from heedful.serving.service import Served
+from heedful.serving.request_record import CURRENT_REQUEST
+from heedful.serving.service import ServedRun
 from heedful.settings import ExplainSettings, ServeSettings
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Explainer:
 
     async def explain(
         self,
-        served: Served,
+        served: ServedRun,
         record: Any,
         settings: ExplainSettings,
         make: Callable[[Explanation], T],
@@ -65,7 +65,7 @@ class Explainer:
             retry = max(1, math.ceil(self._pending * self._seconds))
             message = f"others wait for explanations; try again in {retry} s"
             raise Problem("overloaded", message, retry_after=retry)
-        if (exchange := CURRENT.get()) is not None:
+        if (exchange := CURRENT_REQUEST.get()) is not None:
             exchange.run = served.name
             exchange.items += 1
         predictor, loop = served.predictor, asyncio.get_running_loop()

@@ -10,12 +10,12 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from heedful.serving.body import Body, ClientLeftError, Load
-from heedful.serving.doors import Doors
-from heedful.serving.exchange import CURRENT, Exchange, request_id
+from heedful.serving.access import AccessControl
+from heedful.serving.body import Body, ClientLeftError, ServerLoad
 from heedful.serving.logs import log
 from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem
+from heedful.serving.request_record import CURRENT_REQUEST, RequestRecord, request_id
 from heedful.serving.wire import Json
 from heedful.settings import ServeSettings
 
@@ -32,7 +32,7 @@ class Gate:
 
     app: ASGIApp
     settings: ServeSettings
-    doors: Doors
+    doors: AccessControl
     metrics: Metrics
     respond: Callable[[Scope, Problem], Json]
     """Returns the response for a problem, in the format of the requested route's protocol."""
@@ -40,7 +40,7 @@ class Gate:
     """Returns the problem for all requests while every queue is full, else None."""
     open_paths: frozenset[str]
     """Paths that need no API key and answer even if the server is busy."""
-    load: Load = field(default_factory=Load)
+    load: ServerLoad = field(default_factory=ServerLoad)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or another kind of ASGI event."""
@@ -49,8 +49,8 @@ class Gate:
             return
         scope = _to_origin_form(scope)
         headers = dict(scope["headers"])
-        exchange = Exchange(id=request_id(headers.get(b"x-request-id")))
-        CURRENT.set(exchange)
+        exchange = RequestRecord(id=request_id(headers.get(b"x-request-id")))
+        CURRENT_REQUEST.set(exchange)
         body = Body(receive, self.load)
         closing = _has_ambiguous_length(headers)
         method, send = scope["method"], _recording(send, exchange, body, closing=closing)
@@ -61,7 +61,7 @@ class Gate:
             await self._admit(scope, headers, body, exchange, send)
         finally:
             self.load.requests -= 1
-            body.forget()
+            body.release()
             self._record(scope, method, exchange, body)
 
     async def _admit(
@@ -69,7 +69,7 @@ class Gate:
         scope: Scope,
         headers: dict[bytes, bytes],
         body: Body,
-        exchange: Exchange,
+        exchange: RequestRecord,
         send: Send,
     ) -> None:
         """Check a request, read its body, and answer it within the timeout."""
@@ -92,7 +92,7 @@ class Gate:
         if exchange.status is None:
             if body.expected and problem.status != 408 and b"expect" not in headers:
                 await body.discard(4 * self.settings.max_body)
-            await self.respond(scope, problem)(scope, body.again, send)
+            await self.respond(scope, problem)(scope, body.replay, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if _has_ambiguous_length(headers):
@@ -120,10 +120,10 @@ class Gate:
             message = f"the body did not come within {self.settings.read_timeout:g} s"
             raise Problem("validation", message, status=408) from None
 
-    async def _handle(self, scope: Scope, body: Body, exchange: Exchange, send: Send) -> None:
+    async def _handle(self, scope: Scope, body: Body, exchange: RequestRecord, send: Send) -> None:
         """Let the routes answer, and cancel them if the client disconnects."""
         disconnected = asyncio.create_task(body.wait_until_left())
-        handled = asyncio.ensure_future(self.app(scope, body.again, send))
+        handled = asyncio.ensure_future(self.app(scope, body.replay, send))
         try:
             await asyncio.wait({disconnected, handled}, return_when=asyncio.FIRST_COMPLETED)
             if handled.done() and (error := handled.exception()) is not None:
@@ -133,7 +133,7 @@ class Gate:
             handled.cancel()
             await asyncio.wait({disconnected, handled})
 
-    def _record(self, scope: Scope, method: str, exchange: Exchange, body: Body) -> None:
+    def _record(self, scope: Scope, method: str, exchange: RequestRecord, body: Body) -> None:
         route = getattr(scope.get("route"), "path", "none")
         method = method if method in _METHODS else "other"
         if exchange.status is None:
@@ -196,7 +196,7 @@ def _without_body(send: Send) -> Send:
     return bodiless
 
 
-def _recording(send: Send, exchange: Exchange, body: Body, *, closing: bool) -> Send:
+def _recording(send: Send, exchange: RequestRecord, body: Body, *, closing: bool) -> Send:
     """Return a ``send`` that records the response and adds the common headers.
 
     Args:

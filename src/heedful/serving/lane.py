@@ -17,11 +17,17 @@ import torch
 
 from heedful.batches import Example, Fitted
 from heedful.errors import UserError
-from heedful.serving.exchange import CURRENT
-from heedful.serving.limits import check_size, check_tokens, size_of, too_many_tokens, turns
+from heedful.serving.limits import (
+    check_size,
+    check_tokens,
+    num_characters,
+    split_into_turns,
+    too_many_tokens,
+)
 from heedful.serving.metrics import Metrics
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.queue import Batch, Queue, Ticket
+from heedful.serving.request_record import CURRENT_REQUEST
 from heedful.settings import PredictSettings, ServeSettings
 
 if TYPE_CHECKING:
@@ -34,7 +40,7 @@ _UNTIMED_BATCHES = 4
 """Number of batches that may be queued before the time of a full batch is known."""
 
 
-class Turns:
+class ThreadShare:
     """Shares the CPU threads: decides which lanes compute, and with how many threads each.
 
     Args:
@@ -64,7 +70,7 @@ class Turns:
 
 
 @dataclass(kw_only=True, slots=True)
-class Speed:
+class Throughput:
     """Recent throughput of a lane by batch size: small batches take longer per token."""
 
     tokens: float = 0.0
@@ -78,7 +84,7 @@ class Speed:
         """Throughput of the latest batches, or 0 before the first batch."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
-    def learn(self, tokens: int, seconds: float) -> None:
+    def update(self, tokens: int, seconds: float) -> None:
         """Update the averages with the time of a batch."""
         self.tokens = _DECAY * self.tokens + tokens
         self.seconds = _DECAY * self.seconds + seconds
@@ -86,7 +92,7 @@ class Speed:
         previous = self._by_size.get(size, seconds_per_token)
         self._by_size[size] = _DECAY * previous + (1 - _DECAY) * seconds_per_token
 
-    def knows(self, tokens: int) -> bool:
+    def has_measured(self, tokens: int) -> bool:
         """Return whether a batch of at least about this many tokens has been computed."""
         return max(self._by_size, default=0) >= tokens.bit_length()
 
@@ -120,14 +126,14 @@ class Lane:
     def __init__(
         self,
         name: str,
-        turns: Turns,
+        turns: ThreadShare,
         encoder: Executor,
         settings: ServeSettings,
         metrics: Metrics,
     ) -> None:
         self.name = name
         self.queue = Queue(settings.batch_tokens)
-        self.speed = Speed()
+        self.speed = Throughput()
         self._turns = turns
         self._encoder = encoder
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
@@ -154,7 +160,7 @@ class Lane:
         encoded, tokens = await self._encode(predictor, records, settings, self.settings.max_tokens)
         if self.queue.tokens + sum(tokens) > self.settings.queue_tokens and self.queue.items:
             raise self.overloaded()
-        self.speed.learn_size(sum(tokens), size_of(records))
+        self.speed.learn_size(sum(tokens), num_characters(records))
         return await self._enqueue(predictor, records, settings, encoded, tokens)
 
     async def warm_up(self, predictor: "Predictor", records: Sequence[Any]) -> None:
@@ -181,7 +187,7 @@ class Lane:
             tokens=tokens,
             done=asyncio.get_running_loop().create_future(),
         )
-        if (exchange := CURRENT.get()) is not None:
+        if (exchange := CURRENT_REQUEST.get()) is not None:
             exchange.run = self.name
             exchange.items += len(records)
             exchange.tokens += sum(tokens)
@@ -190,9 +196,9 @@ class Lane:
         try:
             await ticket.done
         finally:
-            self.queue.drop(ticket)
-            if exchange is not None and ticket.begun is not None:
-                exchange.queue_seconds += ticket.begun - ticket.queued
+            self.queue.remove(ticket)
+            if exchange is not None and ticket.started is not None:
+                exchange.queue_seconds += ticket.started - ticket.queued
         return ticket.answers
 
     async def run(self) -> None:
@@ -204,13 +210,13 @@ class Lane:
                 await asyncio.sleep(self.settings.batch_wait / 1000)
             started = time.perf_counter()
             async with self._turns as threads:
-                batch = self.queue.take()
+                batch = self.queue.next_batch()
                 if batch is None:
                     continue
                 self._computing = batch.tokens
                 await self._compute(batch, threads)
                 self._computing = 0
-            self.speed.learn(batch.tokens, time.perf_counter() - started)
+            self.speed.update(batch.tokens, time.perf_counter() - started)
 
     def close(self) -> None:
         """Shut down the lane's thread."""
@@ -218,7 +224,7 @@ class Lane:
 
     def wait_seconds(self) -> float:
         """Return the estimated seconds that a new request would wait."""
-        waiting = self.queue.ahead + self._estimated_tokens()
+        waiting = self.queue.tokens_ahead + self._estimated_tokens()
         batches = max(self.queue.batches, math.ceil(waiting / self.settings.batch_tokens))
         seconds = self.speed.expected(self._computing)
         return seconds + (batches * self.speed.expected(waiting / batches) if batches else 0.0)
@@ -245,9 +251,11 @@ class Lane:
         admitted.
         """
         batch_tokens = self.settings.batch_tokens
-        ahead = self._computing + self.queue.ahead + self._estimated_tokens()
+        ahead = self._computing + self.queue.tokens_ahead + self._estimated_tokens()
         admitted = (
-            batch_tokens if self.speed.knows(batch_tokens // 2) else _UNTIMED_BATCHES * batch_tokens
+            batch_tokens
+            if self.speed.has_measured(batch_tokens // 2)
+            else _UNTIMED_BATCHES * batch_tokens
         )
         return ahead > admitted and self.wait_seconds() > self.settings.queue_seconds
 
@@ -274,9 +282,9 @@ class Lane:
         encoded: list[Fitted[Example]] = []
         tokens: list[int] = []
         loop, disconnected = asyncio.get_running_loop(), threading.Event()
-        self._encoding.append(size := size_of(records))
+        self._encoding.append(size := num_characters(records))
         try:
-            for part in turns(records):
+            for part in split_into_turns(records):
                 for record in part:
                     await check_tokens(record, predictor.tokenizer, most_tokens, self._encoder)
                 budget = most_tokens - sum(tokens)
@@ -378,8 +386,8 @@ def _count_padding(batch: Batch) -> int:
 def _deliver(batch: Batch, answers: Sequence[Any]) -> None:
     for (ticket, row), answer in zip(batch.items, answers, strict=True):
         ticket.answers[row] = answer
-        ticket.missing -= 1
-        if not ticket.missing and not ticket.done.done():
+        ticket.num_unanswered -= 1
+        if not ticket.num_unanswered and not ticket.done.done():
             ticket.done.set_result(None)
 
 

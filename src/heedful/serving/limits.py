@@ -100,7 +100,7 @@ def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
     check_characters(sum(sizes), settings)
 
 
-def size_of(items: Sequence[Any]) -> int:
+def num_characters(items: Sequence[Any]) -> int:
     """Return the total number of characters. An item without text, such as a picture, counts 1."""
     return sum(max(1, _count_characters(item)) for item in items)
 
@@ -117,7 +117,7 @@ def check_characters(count: int, settings: ServeSettings) -> None:
         raise Problem("too many", f"{message}; a request may have {limit:,}")
 
 
-def check_filled(
+def check_fill_mask(
     records: Sequence[Any],
     asked: PredictSettings,
     mask: str,
@@ -180,7 +180,7 @@ def too_many_tokens(most: float) -> Problem:
     return Problem("too many", f"{message}; send them in several requests")
 
 
-def turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
+def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
     """Split the items of a request into parts. Other requests take turns between two parts."""
     start = size = 0
     for index, item in enumerate(items):

@@ -13,8 +13,8 @@ from prometheus_client import (
 )
 
 if TYPE_CHECKING:
-    from heedful.serving.exchange import Exchange
     from heedful.serving.lane import Lane
+    from heedful.serving.request_record import RequestRecord
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -78,7 +78,7 @@ class Metrics:
         self.tokens.labels(run).inc(tokens)
         self.padding.labels(run).inc(padding)
 
-    def count_exchange(self, exchange: "Exchange", route: str, method: str) -> None:
+    def count_exchange(self, exchange: "RequestRecord", route: str, method: str) -> None:
         """Record a finished request."""
         self.responses.labels(route, method, str(exchange.status)).inc()
         self.request_seconds.labels(route).observe(exchange.seconds)

@@ -8,10 +8,10 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem, refusal
-from heedful.serving.service import Served
+from heedful.serving.service import ServedRun
 
 
-def records_of(served: Served, items: Sequence[Any]) -> list[Any]:
+def records_of(served: ServedRun, items: Sequence[Any]) -> list[Any]:
     """Make records from a client's items: texts, tuples of texts, or pictures as base64.
 
     Raises:

@@ -13,7 +13,7 @@ from heedful.reading import Text
 from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.limits import check_characters, check_items
 from heedful.serving.problem import Problem
-from heedful.serving.service import MOST_ANSWERS, Served, Service
+from heedful.serving.service import MAX_ANSWERS, ServedRun, Service
 from heedful.serving.vectors import shaped
 from heedful.settings import PredictOptions, ServeSettings
 from heedful.tasks.answer import Answer
@@ -65,14 +65,14 @@ class ScoredLabel(Reply):
     score: float
 
 
-async def classify(service: Service, served: Served, body: TextClassification) -> Any:
+async def classify(service: Service, served: ServedRun, body: TextClassification) -> Any:
     """Return the labels of each text, most likely first."""
     texts = body.inputs if isinstance(body.inputs, list) else [body.inputs]
     return await _labels(service, served, [_pair(text) for text in texts], body.parameters)
 
 
 async def _labels(
-    service: Service, served: Served, items: Sequence[Text], parameters: LabelParameters | None
+    service: Service, served: ServedRun, items: Sequence[Text], parameters: LabelParameters | None
 ) -> list[list[dict[str, Any]]]:
     options = parameters or LabelParameters()
     assert isinstance(served.task, Classify)
@@ -94,7 +94,7 @@ def _pair(text: str | TextPair) -> Text:
     return text if isinstance(text, str) else (text.text, text.text_pair)
 
 
-def classifies(served: Served, body: TextClassification) -> bool:
+def can_classify(served: ServedRun, body: TextClassification) -> bool:
     """Return whether a run classifies the kind of input given: single texts, or pairs."""
     first = body.inputs[0] if isinstance(body.inputs, list) and body.inputs else body.inputs
     pairs = isinstance(first, TextPair)
@@ -110,13 +110,13 @@ class ImageClassification(Body):
     options: CallOptions | None = None
 
 
-async def classify_picture(service: Service, served: Served, body: ImageClassification) -> Any:
+async def classify_picture(service: Service, served: ServedRun, body: ImageClassification) -> Any:
     """Return the labels of a picture, most likely first."""
     (row,) = await _labels(service, served, [body.inputs], body.parameters)
     return row
 
 
-def sees(served: Served, body: object = None) -> bool:
+def reads_images(served: ServedRun, body: object = None) -> bool:
     """Return whether a run reads pictures."""
     return "see" in served.task.abilities
 
@@ -147,7 +147,7 @@ class ZeroShotReply(Reply):
     scores: list[float]
 
 
-async def zero_shot(service: Service, served: Served, body: ZeroShot) -> Any:
+async def zero_shot(service: Service, served: ServedRun, body: ZeroShot) -> Any:
     """Score each label by the probability that the text entails its hypothesis (Yin et al. 2019).
 
     Raises:
@@ -187,7 +187,7 @@ def _check_labels(body: ZeroShot, settings: ServeSettings) -> None:
     check_characters(repeated + template.count("{}") * sum(map(len, labels)), settings)
 
 
-def entailment(served: Served) -> tuple[str, str] | None:
+def entailment(served: ServedRun) -> tuple[str, str] | None:
     """Return a run's labels for entailment and contradiction, or None if it lacks one."""
     task = served.task
     if not isinstance(task, Classify) or task.pairs is False or task.multi_label:
@@ -220,7 +220,7 @@ class FeatureExtraction(Body):
     options: CallOptions | None = None
 
 
-async def vectors(service: Service, served: Served, body: FeatureExtraction) -> Any:
+async def vectors(service: Service, served: ServedRun, body: FeatureExtraction) -> Any:
     """Return the embedding of each text."""
     if body.prompt_name is not None:
         raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
@@ -250,7 +250,7 @@ class SentenceSimilarity(Body):
     options: CallOptions | None = None
 
 
-async def similarities(service: Service, served: Served, body: SentenceSimilarity) -> Any:
+async def similarities(service: Service, served: ServedRun, body: SentenceSimilarity) -> Any:
     """Return the cosine similarity of the source sentence and each other sentence."""
     texts = [body.inputs.source_sentence, *body.inputs.sentences]
     first, *others = await ask(service, served, texts)
@@ -294,7 +294,7 @@ class Span(Reply):
     answer: str
 
 
-async def answer_question(service: Service, served: Served, body: QuestionAnswering) -> Any:
+async def answer_question(service: Service, served: ServedRun, body: QuestionAnswering) -> Any:
     """Return the best answer, or a list of the best if ``top_k`` is above 1."""
     parameters = body.parameters or QuestionParameters()
     assert isinstance(served.task, Answer)
@@ -303,7 +303,7 @@ async def answer_question(service: Service, served: Served, body: QuestionAnswer
         raise Problem("validation", message)
     top = parameters.top_k or 1
     # One more, since "no answer" may be dropped below.
-    options = PredictOptions(top=max(top, min(top + 1, MOST_ANSWERS)))
+    options = PredictOptions(top=max(top, min(top + 1, MAX_ANSWERS)))
     if parameters.max_seq_len is not None:
         options["max_length"] = parameters.max_seq_len
     if parameters.handle_impossible_answer and served.task.no_answer is None:
@@ -356,7 +356,7 @@ class FilledMask(Reply):
     sequence: str
 
 
-async def fill(service: Service, served: Served, body: FillMask) -> Any:
+async def fill(service: Service, served: ServedRun, body: FillMask) -> Any:
     """Return the candidate tokens of the mask, or a list for each of several masks."""
     parameters = body.parameters or FillParameters()
     options = PredictOptions(targets=tuple(parameters.targets or ()))

@@ -33,13 +33,13 @@ class Ticket:
     """Set once every record has its answer, or one fails."""
     queued: float = field(default_factory=time.perf_counter)
     """Time at which the request entered the queue."""
-    begun: float | None = None
+    started: float | None = None
     """Time at which the computation of its first record began."""
     answers: list[Any] = field(init=False)
     waiting: deque[int] = field(init=False)
     """Indices of the records that are in no batch yet, longest first."""
     waiting_tokens: int = field(init=False)
-    missing: int = field(init=False)
+    num_unanswered: int = field(init=False)
     """Number of records without an answer."""
 
     def __post_init__(self) -> None:
@@ -47,7 +47,7 @@ class Ticket:
         self.answers = [None] * len(self.records)
         self.waiting = deque(sorted(range(len(self.tokens)), key=lambda row: -self.tokens[row]))
         self.waiting_tokens = sum(self.tokens)
-        self.missing = len(self.records)
+        self.num_unanswered = len(self.records)
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -73,8 +73,8 @@ class Batch:
     def begin(self, now: float) -> Iterator[float]:
         """Record the start of the computation, and yield the waiting time of each new ticket."""
         for ticket, _ in self.items:
-            if ticket.begun is None:
-                ticket.begun = now
+            if ticket.started is None:
+                ticket.started = now
                 yield now - ticket.queued
 
     @property
@@ -102,7 +102,7 @@ class Queue:
         """Number of waiting records."""
         self.tokens = 0
         """Number of tokens of the waiting records."""
-        self.ahead = 0
+        self.tokens_ahead = 0
         """Number of tokens ahead of a new request. Each ticket counts for at most one batch: after
         that it takes turns with the new request."""
 
@@ -120,16 +120,16 @@ class Queue:
         self.tickets.append(ticket)
         self.items += len(ticket.waiting)
         self.tokens += ticket.waiting_tokens
-        self.ahead += min(ticket.waiting_tokens, self.batch_tokens)
+        self.tokens_ahead += min(ticket.waiting_tokens, self.batch_tokens)
 
-    def drop(self, ticket: Ticket) -> None:
+    def remove(self, ticket: Ticket) -> None:
         """Remove a ticket, if it is still in the queue."""
         if ticket in self.tickets:
             self.tickets.remove(ticket)
             self._subtract(ticket, items=len(ticket.waiting), tokens=ticket.waiting_tokens)
             ticket.waiting.clear()
 
-    def take(self) -> Batch | None:
+    def next_batch(self) -> Batch | None:
         """Fill a batch round-robin, one record per ticket; return None if the queue is empty.
 
         The first ticket determines the predictor and the settings. Tickets with other settings
@@ -162,6 +162,6 @@ class Queue:
     def _subtract(self, ticket: Ticket, *, items: int, tokens: int) -> None:
         self.items -= items
         self.tokens -= tokens
-        self.ahead -= min(ticket.waiting_tokens, self.batch_tokens)
+        self.tokens_ahead -= min(ticket.waiting_tokens, self.batch_tokens)
         ticket.waiting_tokens -= tokens
-        self.ahead += min(ticket.waiting_tokens, self.batch_tokens)
+        self.tokens_ahead += min(ticket.waiting_tokens, self.batch_tokens)

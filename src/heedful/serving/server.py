@@ -11,9 +11,9 @@ from typing import Any, cast
 import uvicorn
 
 from heedful.errors import UserError
+from heedful.serving.access import KEY_VARIABLE, AccessControl, access_control, is_open
 from heedful.serving.application import application
 from heedful.serving.connection import Connection, ConnectionLimits
-from heedful.serving.doors import KEY_VARIABLE, Doors, doors, is_open
 from heedful.serving.loading import Loaded, load
 from heedful.serving.logs import logging_json
 from heedful.serving.service import Service
@@ -30,7 +30,7 @@ def run(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
     Raises:
         UserError: a run cannot be loaded, the address cannot be bound, or the API key is invalid.
     """
-    access = doors(settings)
+    access = access_control(settings)
     if is_open(settings) and access.key is None:
         say(
             f"warning: whoever can reach {settings.host} can use this server; "
@@ -58,7 +58,7 @@ def _restored_signals() -> Iterator[None]:
 async def _serve(
     loaded: Sequence[Loaded],
     settings: ServeSettings,
-    access: Doors,
+    access: AccessControl,
     listener: socket.socket,
     say: Say,
 ) -> None:
@@ -93,7 +93,7 @@ async def _reload(service: Service, say: Say) -> None:
         say(line)
 
 
-def _config(service: Service, access: Doors, settings: ServeSettings) -> uvicorn.Config:
+def _config(service: Service, access: AccessControl, settings: ServeSettings) -> uvicorn.Config:
     limits = ConnectionLimits(
         connections=2 * settings.connections,
         read_seconds=settings.read_timeout,

@@ -14,10 +14,10 @@ from typing import Any, TypeVar, Unpack
 
 import torch
 
-from heedful.errors import UserError, listed, with_article
+from heedful.errors import UserError, join_names, with_article
 from heedful.predictor import Predictor, with_options
-from heedful.serving.lane import Lane, Speed, Turns
-from heedful.serving.limits import check_filled, check_tokens
+from heedful.serving.lane import Lane, ThreadShare, Throughput
+from heedful.serving.limits import check_fill_mask, check_tokens
 from heedful.serving.loading import Loaded, Version, load, version_of, warm_records
 from heedful.serving.logs import log
 from heedful.serving.memory import keep_returning_memory
@@ -28,12 +28,12 @@ from heedful.task import AnyTask
 
 T = TypeVar("T")
 
-MOST_ANSWERS = 1000
+MAX_ANSWERS = 1000
 """Maximum number of answers for one text. A mask could otherwise return the whole vocabulary."""
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Served:
+class ServedRun:
     """A run that is served."""
 
     name: str
@@ -87,14 +87,14 @@ class Service:
         self._on_failure = on_failure
         self._reloading = asyncio.Lock()
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encode")
-        turns = Turns(settings.threads or torch.get_num_threads(), len(loaded))
-        self.runs: dict[str, Served] = {}
+        turns = ThreadShare(settings.threads or torch.get_num_threads(), len(loaded))
+        self.runs: dict[str, ServedRun] = {}
         """The runs by name, in the order of the command line."""
         for run in loaded:
             name = _unique_name(run.folder, self.runs)
             lane = Lane(name, turns, self._encoder, settings, self.metrics)
             self.metrics.watch(lane)
-            self.runs[name] = Served(
+            self.runs[name] = ServedRun(
                 name=name,
                 folder=run.folder,
                 predictor=run.predictor,
@@ -103,7 +103,7 @@ class Service:
             )
         self._tasks: list[asyncio.Task[None]] = []
 
-    def find(self, name: str | None, able: Callable[[Served], bool], need: str) -> Served:
+    def find(self, name: str | None, able: Callable[[ServedRun], bool], need: str) -> ServedRun:
         """Return the run with the given name, or without a name the first that can answer.
 
         Args:
@@ -117,7 +117,9 @@ class Service:
         if name is not None:
             served = self.runs.get(name)
             if served is None:
-                raise Problem("not found", f"no run of that name; there are: {listed(self.runs)}")
+                raise Problem(
+                    "not found", f"no run of that name; there are: {join_names(self.runs)}"
+                )
             if not able(served):
                 raise Problem(
                     "unable", f"{name} is {with_article(served.task.name)} run; this needs {need}"
@@ -126,9 +128,9 @@ class Service:
         for served in self.runs.values():
             if able(served):
                 return served
-        raise Problem("unable", f"this needs {need}, and there is none: {listed(self.runs)}")
+        raise Problem("unable", f"this needs {need}, and there is none: {join_names(self.runs)}")
 
-    async def encoding(self, function: Callable[[], T]) -> T:
+    async def run_in_encoder(self, function: Callable[[], T]) -> T:
         """Call a function that uses a tokenizer in the encoder thread, and return its result.
 
         Raises:
@@ -148,7 +150,7 @@ class Service:
         await check_tokens(text, tokenizer, self.settings.max_tokens, self._encoder)
 
     async def answer(
-        self, served: Served, records: Sequence[Any], settings: PredictSettings
+        self, served: ServedRun, records: Sequence[Any], settings: PredictSettings
     ) -> list[Any]:
         """Answer the records of a request, batched with the records of other requests.
 
@@ -169,12 +171,12 @@ class Service:
         if hypotheses > self.settings.max_hypotheses:
             message = f"{hypotheses:,} texts for each; at most {self.settings.max_hypotheses:,}"
             raise Problem("too many", message)
-        if settings.top > MOST_ANSWERS:
-            message = f"top is {settings.top:,}; at most {MOST_ANSWERS:,}"
+        if settings.top > MAX_ANSWERS:
+            message = f"top is {settings.top:,}; at most {MAX_ANSWERS:,}"
             raise Problem("too many", message)
         if "fill" in served.task.abilities:
             tokenizer = served.predictor.tokenizer
-            check_filled(records, settings, tokenizer.mask_token, len(tokenizer), self.settings)
+            check_fill_mask(records, settings, tokenizer.mask_token, len(tokenizer), self.settings)
         return await served.lane.answer(served.predictor, records, settings)
 
     @property
@@ -217,7 +219,7 @@ class Service:
         async with self._reloading:
             return [await self._reload(served) for served in self.runs.values()]
 
-    async def _reload(self, served: Served) -> str:
+    async def _reload(self, served: ServedRun) -> str:
         task = asyncio.create_task(self._load_if_changed(served))
         await asyncio.wait([task])
         if (error := task.exception()) is not None:
@@ -231,7 +233,7 @@ class Service:
         log("reloaded", {"run": served.name})
         return f"{served.name}: read again"
 
-    async def _load_if_changed(self, served: Served) -> Loaded | None:
+    async def _load_if_changed(self, served: ServedRun) -> Loaded | None:
         """Load and warm up the new model of a run. Return None if its folder is unchanged."""
         if await asyncio.to_thread(version_of, served.folder) == served.version:
             return None
@@ -242,7 +244,7 @@ class Service:
     async def _warm(self) -> None:
         for served in self.runs.values():
             await served.lane.warm_up(served.predictor, warm_records(served.predictor))
-            served.lane.speed = Speed()  # discard the timings of the warm-up, which is slower
+            served.lane.speed = Throughput()  # discard the timings of the warm-up, which is slower
             served.warm = True
         log("ready", {"runs": list(self.runs)})
 
@@ -252,7 +254,7 @@ class Service:
             self._on_failure(error)
 
 
-def _unique_name(folder: str, taken: dict[str, Served]) -> str:
+def _unique_name(folder: str, taken: dict[str, ServedRun]) -> str:
     name = stem = Path(os.path.abspath(folder)).name
     number = 1
     while name in taken:

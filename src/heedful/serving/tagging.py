@@ -8,7 +8,7 @@ from pydantic import Field
 
 from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.pipelines import CallOptions
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.settings import PredictOptions
 from heedful.tasks.answers.entities import TaggedPiece, Tagging
 
@@ -47,7 +47,7 @@ class Entity(Reply):
     end: int
 
 
-async def tag(service: Service, served: Served, body: TokenClassification) -> Any:
+async def tag(service: Service, served: ServedRun, body: TokenClassification) -> Any:
     """Return the entities of a text, or its word pieces with the strategy ``none``."""
     parameters = body.parameters or TaggingParameters()
     strategy = parameters.aggregation_strategy or "first"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from heedful.files import storable
+from heedful.files import replace_surrogates
 from heedful.serving.asking import Body, Several, first_error
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
@@ -55,7 +55,7 @@ class Tensor:
         """Return the elements as bytes. Each text is prefixed with its length."""
         if self.datatype != "BYTES":
             return np.asarray(self.data, _FORMATS[self.datatype]).tobytes()
-        texts = [storable(text).encode() for text in self.data]
+        texts = [replace_surrogates(text).encode() for text in self.data]
         return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
 
 
@@ -88,7 +88,7 @@ class InferBody(Body):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class InferRequest:
     """A parsed request."""
 
     id: str | None
@@ -101,7 +101,7 @@ class Asked:
     """Whether outputs are sent as bytes by default."""
 
 
-def unpacked(content: bytes, encoding: str, most: int) -> bytes:
+def decompressed(content: bytes, encoding: str, most: int) -> bytes:
     """Return a decompressed body.
 
     Args:
@@ -141,7 +141,7 @@ def _inflate(content: bytes, max_bytes: int) -> bytes:
     return plain
 
 
-def read(content: bytes, header: str | None, settings: ServeSettings) -> Asked:
+def read(content: bytes, header: str | None, settings: ServeSettings) -> InferRequest:
     """Parse a request.
 
     Args:
@@ -178,7 +178,9 @@ def read(content: bytes, header: str | None, settings: ServeSettings) -> Asked:
     outputs = None
     if body.outputs:
         outputs = {one.name: _wants_bytes(one, as_bytes) for one in body.outputs}
-    return Asked(id=body.id, texts=texts, options=options, outputs=outputs, as_bytes=as_bytes)
+    return InferRequest(
+        id=body.id, texts=texts, options=options, outputs=outputs, as_bytes=as_bytes
+    )
 
 
 def _shaped(tensor: InputTensor, elements: list[str]) -> NDArray[np.object_]:

@@ -7,7 +7,7 @@ from pydantic import Field
 from heedful.serving.asking import Body, Reply, Several, ask
 from heedful.serving.pipelines import CallOptions, Count
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 
 
 class GenerateParameters(Body):
@@ -67,7 +67,7 @@ class Translated(Reply):
     translation_text: str
 
 
-async def translate(service: Service, served: Served, body: Translation) -> Any:
+async def translate(service: Service, served: ServedRun, body: Translation) -> Any:
     """Return the translation of each text, or several of each if ``num_return_sequences`` is set.
 
     Raises:

@@ -4,12 +4,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served
+from heedful.serving.service import ServedRun
 
 NEED = "a run of embed"
 
 
-def gives_vectors(served: Served) -> bool:
+def gives_vectors(served: ServedRun) -> bool:
     """Return whether a run computes embeddings."""
     return "embed" in served.task.abilities
 

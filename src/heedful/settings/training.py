@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from heedful.errors import UserError
 from heedful.settings.ranges import PrecisionName, in_range
 
-MOST_EVALUATIONS = 20
+MAX_EVALUATIONS = 20
 """Default number of evaluations on --dev."""
 
 HEAD_RATE = 20.0
@@ -29,12 +29,12 @@ Schedule = Literal[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Usual:
+class TrainingDefaults:
     """Default length and learning rate of a training."""
 
     epochs: int
     """Passes over the training data."""
-    least_steps: int
+    min_steps: int
     """Minimum number of steps: small data gets more passes. Three passes over 60 texts are only 6
     steps, too few to learn much (Zhang et al. 2021, "Revisiting few-sample BERT fine-tuning")."""
     learning_rate: float
@@ -55,7 +55,7 @@ class Usual:
         return self.learning_rate * min(1, self.width / width)
 
 
-FINE_TUNING = Usual(epochs=3, least_steps=200, learning_rate=7e-5)
+FINE_TUNING = TrainingDefaults(epochs=3, min_steps=200, learning_rate=7e-5)
 """Defaults for pre-trained models."""
 
 
@@ -65,7 +65,9 @@ class TrainSettings:
 
     # Published rates fall as models get wider: ELECTRA's are 5e-4 at 256 and 2e-4 at 768 (Clark et
     # al. 2020, table 6), BERT's 1e-4 at 768 and 1024 (Devlin et al. 2019, appendix A.2).
-    scratch: ClassVar[Usual] = Usual(epochs=3, least_steps=2000, learning_rate=5e-4, width=256)
+    scratch: ClassVar[TrainingDefaults] = TrainingDefaults(
+        epochs=3, min_steps=2000, learning_rate=5e-4, width=256
+    )
     """Defaults for models from scratch."""
 
     epochs: int | None = None
@@ -157,18 +159,18 @@ class TrainSettings:
         in_range("ema", self.ema, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("keep_checkpoints", self.keep_checkpoints, 1, 10**6, what=count)
 
-    def usual(self, *, from_scratch: bool) -> Usual:
+    def defaults(self, *, from_scratch: bool) -> TrainingDefaults:
         """Return the default length and learning rate."""
         return self.scratch if from_scratch else FINE_TUNING
 
-    def total_steps(self, steps_per_epoch: int, usual: Usual) -> int:
+    def total_steps(self, steps_per_epoch: int, usual: TrainingDefaults) -> int:
         """Return the number of training steps.
 
         Args:
             steps_per_epoch: steps of one pass over the training data.
-            usual: see `usual`.
+            usual: see `defaults`.
         """
-        few = max(usual.epochs, math.ceil(usual.least_steps / steps_per_epoch))
+        few = max(usual.epochs, math.ceil(usual.min_steps / steps_per_epoch))
         return self.steps or steps_per_epoch * (self.epochs or few)
 
     def steps_between_evaluations(self, steps_per_epoch: int, total_steps: int) -> int:
@@ -178,7 +180,7 @@ class TrainSettings:
             steps_per_epoch: steps of one pass over the training data.
             total_steps: number of training steps.
         """
-        rarely = math.ceil(total_steps / MOST_EVALUATIONS)
+        rarely = math.ceil(total_steps / MAX_EVALUATIONS)
         return self.evaluate_every or max(steps_per_epoch, rarely)
 
     @property
@@ -191,7 +193,9 @@ class TrainSettings:
 class TranslateTrainSettings(TrainSettings):
     """How to train a translator: longer, and with a higher learning rate."""
 
-    scratch: ClassVar[Usual] = Usual(epochs=15, least_steps=2000, learning_rate=1e-3)
+    scratch: ClassVar[TrainingDefaults] = TrainingDefaults(
+        epochs=15, min_steps=2000, learning_rate=1e-3
+    )
 
     epochs: int | None = None
     """Passes over the training data; default: 15, or more for small data: at least 2,000 steps;

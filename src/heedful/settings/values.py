@@ -7,7 +7,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from heedful.errors import LONGEST_NAME, UserError, shorten, unknown_name
+from heedful.errors import MAX_NAME_LENGTH, UserError, shorten, unknown_name
 
 
 def checked_values(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
     if isinstance(value, os.PathLike) and str in (hint, *parts):  # a model may be a folder
         return os.fspath(value)
     if not _fits(value, hint):
-        shown = shorten(repr(value), LONGEST_NAME)
+        shown = shorten(repr(value), MAX_NAME_LENGTH)
         raise UserError(f"{name} is {shown}: expected {_words(hint)}")
     if Path in (hint, *parts) and isinstance(value, str | os.PathLike):
         return Path(value)

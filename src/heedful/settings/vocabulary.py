@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from heedful.errors import UserError, listed, option_of
+from heedful.errors import UserError, join_names, option_of
 from heedful.settings.ranges import check_encoding, in_range
 
 Arch = Literal[
@@ -52,7 +52,7 @@ class VocabularySettings:
         if self.alphabet is not None:
             in_range("alphabet", self.alphabet, 1, 10**6, what="from 1 to 1,000,000")
         if self.arch is not None and self.arch not in (families := _FAMILIES.get(self.kind, ())):
-            possible = f"one of: {listed(families)}" if families else "left out"
+            possible = f"one of: {join_names(families)}" if families else "left out"
             raise UserError(f"--arch {self.arch}: with --kind {self.kind} it must be {possible}")
         if self.kind == "wordpiece":
             return

@@ -19,28 +19,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, spans
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import naming, refuse, window_starts
-from heedful.batches.words import past_marks, past_spaces
+from heedful.batches.windows import locating_errors, refuse, window_starts
+from heedful.batches.words import extend_over_accents, strip_spaces
 from heedful.decoding.spans import ScoredWindow, best_spans
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models.model import Model
 from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.reading import Text
-from heedful.reading.places import Places, placed_answers
+from heedful.reading.answer_offsets import MisplacedAnswers, aligned_answers
 from heedful.reading.squad import Question, check_texts, read_questions
 from heedful.scripts import is_unspaced
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
-from heedful.task import Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
-from heedful.tasks.aims import spans as aims
-from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, weigh
+from heedful.task import Forward, Input, LengthLimit, Recipe, Say, Start, StoreOf, Task
+from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, span_probabilities
+from heedful.tasks.explanation_targets import spans as aims
 from heedful.tasks.judges import decisions as judges
-from heedful.tasks.texts import refuse_columns, start_encoder, store_records
+from heedful.tasks.texts import encode_training_records, refuse_columns, start_encoder
 from heedful.tokens import PairLayout, Tokenizer
 
 
@@ -101,7 +101,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         return Input(name="question"), Input(name="context")
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Find out whether some questions have no answer.
 
         Raises:
@@ -110,8 +110,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """
         options = recipe.options
         assert isinstance(options, AnswerSettings)
-        places = Places()
-        records = places.counted(cls.read(recipe.data.train, recipe.columns, labelled=True))
+        places = MisplacedAnswers()
+        records = places.count(cls.read(recipe.data.train, recipe.columns, labelled=True))
         kinds = Counter(bool(record.answers) for record in records)
         places.check()
         if not kinds[True]:
@@ -147,23 +147,25 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long context is read in windows by default."""
-        places = Places()
-        records = places.counted(self.read(recipe.data.train, recipe.columns, labelled=True))
-        usable = (record for record in records if not record.answers or placed_answers(record))
-        store = store_records(self, recipe, start, folder, say, rule="window", records=usable)
+        places = MisplacedAnswers()
+        records = places.count(self.read(recipe.data.train, recipe.columns, labelled=True))
+        usable = (record for record in records if not record.answers or aligned_answers(record))
+        store = encode_training_records(
+            self, recipe, start, folder, say, rule="window", records=usable
+        )
         if places.misplaced:
             say(places.report("not learnt"))
         return self, start, store
 
-    def doubt(self, records: Sequence[Question]) -> str | None:
+    def warn_about(self, records: Sequence[Question]) -> str | None:
         """Return a warning about answers that are not where their file says, else None."""
-        places = Places()
-        for _ in places.counted(records):
+        places = MisplacedAnswers()
+        for _ in places.count(records):
             pass
         return places.report("scored as texts") if places.misplaced else None
 
     def encode(
-        self, records: Iterable[Question], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Question], tokenizer: Tokenizer, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each question as one example per window of its context.
 
@@ -171,18 +173,20 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             UserError: the question is too long; or the pair is too long and may not be cut; or the
                 answer has no token; or see `start`.
         """
-        _check_rule(fit.rule)
+        _check_rule(fit.long_text)
         budget = fit.max_length - tokenizer.layout.size(pair=True)
         context: str | None = None
         for record in records:
             if record.context is not context:  # consecutive questions share a context
                 context = record.context
                 pieces = tokenizer.pieces(context)
-                offsets = past_marks(context, past_spaces(context, pieces.offsets))  # (N, 2)
+                offsets = extend_over_accents(
+                    context, strip_spaces(context, pieces.offsets)
+                )  # (N, 2)
             (question,) = tokenizer.encode_batch([record.question])
             limit = budget - len(question)
-            with naming(record):
-                refuse(len(question) + len(offsets), budget, fit.rule)
+            with locating_errors(record):
+                refuse(len(question) + len(offsets), budget, fit.long_text)
             if len(offsets) > limit < budget // 2:
                 raise UserError(
                     f"{record.where}: the question has {len(question)} tokens; of --max-length "
@@ -190,12 +194,12 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                     f"{budget - budget // 2}: shorten it, or read more at once"
                 )
             answer = _answer_tokens(record, offsets) if labelled else None
-            starts = self._starts(len(offsets), limit) if fit.rule == "window" else [0]
+            starts = self._starts(len(offsets), limit) if fit.long_text == "window" else [0]
             examples = [
                 _example(tokenizer, question, pieces.ids, slice(start, start + limit), answer)
                 for start in starts
             ]
-            num_used = len(offsets) if fit.rule == "window" else min(limit, len(offsets))
+            num_used = len(offsets) if fit.long_text == "window" else min(limit, len(offsets))
             yield Fitted(
                 pieces=examples,
                 tokens_total=len(question) + len(offsets),
@@ -231,22 +235,24 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         logits = _logits(forward, batch).transpose(1, 2)  # (B, 2, T)
         return losses.cross_entropy(logits, batch.targets["spans"])[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of start and end targets."""
         return 2.0 * batch.num_examples
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def teacher_output(self) -> Literal["scores"]:
         """A teacher provides logits."""
         return "scores"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the start and end logits."""
         return (
-            Lesson(
+            DistillationLoss(
                 kind="classes",
-                count=self.count(batch),
-                read=lambda output: _scores(output, batch).transpose(1, 2).flatten(0, 1),  # (2B, T)
+                divisor=self.loss_divisor(batch),
+                extract=lambda output: (
+                    _scores(output, batch).transpose(1, 2).flatten(0, 1)
+                ),  # (2B, T)
             ),
         )
 
@@ -260,7 +266,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                 "must be at least 1 and 0"
             )
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the start and end logits of each token. Shape (B, T, 2)."""
         return _logits(model, batch).float()
 
@@ -296,7 +302,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             for scores, piece in zip(outputs, fitted.pieces, strict=True)
         )
         candidate_score = no_answer_score if may_refuse or not top_spans else None
-        candidates = weigh(record.context, top_spans, candidate_score)
+        candidates = span_probabilities(record.context, top_spans, candidate_score)
         margin = no_answer_score - top_spans[0].score if may_refuse and top_spans else None
         chosen = candidates[0] if margin is None or margin <= threshold else candidates[-1]
         ranked = sorted(candidates, key=lambda candidate: -candidate.score)
@@ -329,12 +335,12 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             start, end = scores[positions].T.numpy()
             yield ScoredWindow(first=first, offsets=offsets[positions], start=start, end=end)
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Question, Tensor, SpanAnswer],
+        computed: Answered[Question, Tensor, SpanAnswer],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain a span of the context, or the answer: its start and end logits."""
         return aims.span(computed, target, tokenizer, _logits)
 
@@ -346,7 +352,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """Return the judge of its answers."""
         return judges.spans(no_answer=bool(self.no_answer))
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         no_answer = ", or says that the text holds no answer" if self.no_answer else ""
         return f"Answers a question with a slice of the text that is given with it{no_answer}."
@@ -379,7 +385,7 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     Raises:
         UserError: the answer has no token.
     """
-    answers = placed_answers(record)
+    answers = aligned_answers(record)
     if not answers:
         return None
     (((start, text), _),) = Counter(answers).most_common(1)

@@ -16,24 +16,39 @@ import torch
 from torch import Tensor
 
 from heedful import losses, metrics
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
 from heedful.batches.collate import class_labels, collate
-from heedful.batches.windows import naming
+from heedful.batches.windows import locating_errors
+from heedful.device_transfer import reshape_with_host_copy
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
-from heedful.host import reshaped
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models.loading import head_of
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
-from heedful.tasks.aims import decisions as aims
+from heedful.task import (
+    Forward,
+    Input,
+    LengthLimit,
+    Recipe,
+    Say,
+    Scores,
+    Start,
+    StoreOf,
+    Task,
+)
 from heedful.tasks.counting import Counting
+from heedful.tasks.explanation_targets import decisions as aims
 from heedful.tasks.judges import decisions as judges
-from heedful.tasks.texts import as_parts, refuse_columns, start_encoder, store_records
+from heedful.tasks.texts import (
+    combine_texts,
+    encode_training_records,
+    refuse_columns,
+    start_encoder,
+)
 from heedful.tokens import Tokenizer
 
 
@@ -126,10 +141,10 @@ class Choose(Task[Choices, Tensor, Choice]):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """A question and its choices."""
-        return Input(name="question"), Input(name="choices", several=True)
+        return Input(name="question"), Input(name="choices", variadic=True)
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Take the number of choices from the first question.
 
         Raises:
@@ -174,10 +189,10 @@ class Choose(Task[Choices, Tensor, Choice]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
-        self, records: Iterable[Choices], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Choices], tokenizer: Tokenizer, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each question: one part per choice, with several examples if it has windows.
 
@@ -189,13 +204,13 @@ class Choose(Task[Choices, Tensor, Choice]):
         """
         records, copies = tee(records)
         pairs = ((record.question, choice) for record in copies for choice in record.choices)
-        fitted = features(pairs, tokenizer, max_length=fit.max_length, rule=fit.rule)
+        fitted = features(pairs, tokenizer, max_length=fit.max_length, rule=fit.long_text)
         for record in records:
             if labelled:
                 self.check(record)
-            with naming(record):
+            with locating_errors(record):
                 texts = list(islice(fitted, len(record.choices)))
-            yield as_parts(texts, () if record.answer is None else (float(record.answer),))
+            yield combine_texts(texts, () if record.answer is None else (float(record.answer),))
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Collate and pad examples. Targets: ``labels``, (B,), the right choice of the item."""
@@ -213,7 +228,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         labels = batch.targets["labels"][::choices]
         return losses.cross_entropy(_logits(forward, batch, choices), labels)[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of items."""
         return float(batch.num_examples // self._trained())
 
@@ -223,17 +238,23 @@ class Choose(Task[Choices, Tensor, Choice]):
         return self.choices
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def teacher_output(self) -> Literal["scores"]:
         """A teacher provides logits."""
         return "scores"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the choice logits."""
-        return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
+        return (
+            DistillationLoss(
+                kind="classes",
+                divisor=self.loss_divisor(batch),
+                extract=lambda output: output.logits,
+            ),
+        )
 
     # Answers.
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the logit of each example. Shape (B, 1)."""
         return _logits(model, batch, 1).float()
 
@@ -259,9 +280,12 @@ class Choose(Task[Choices, Tensor, Choice]):
             tokens_used=fitted.tokens_used,
         )
 
-    def aim(
-        self, computed: Computed[Choices, Tensor, Choice], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
+    def explanation_target(
+        self,
+        computed: Answered[Choices, Tensor, Choice],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> ExplanationTarget:
         """Explain the logit of a choice, given by text or index; default: the chosen one."""
         return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
 
@@ -273,7 +297,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Return the judge of its answers."""
         return judges.choices()
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         trained_on = "" if self.choices is None else f"; it learnt from {self.choices} choices each"
         return f"Chooses the text that answers a question{trained_on}."
@@ -282,7 +306,7 @@ class Choose(Task[Choices, Tensor, Choice]):
 def _logits(forward: Forward, batch: Batch, choices: int) -> Tensor:
     """Return the logit of each example, grouped by item. Shape (B / C, C)."""
     inputs = {
-        name: reshaped(tensor, -1, choices, tensor.shape[-1])  # (B / C, C, T)
+        name: reshape_with_host_copy(tensor, -1, choices, tensor.shape[-1])  # (B / C, C, T)
         for name, tensor in batch.inputs.items()
     }
     logits: Tensor = forward(**inputs).logits

@@ -14,26 +14,37 @@ import torch
 from torch import Tensor
 
 from heedful import losses, metrics
-from heedful.aim import Aim, Computed, Link
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
-from heedful.errors import UserError, amount, did_you_mean, listed
-from heedful.host import send
+from heedful.device_transfer import copy_to_device
+from heedful.distillation import DistillationLoss
+from heedful.errors import UserError, count_of, did_you_mean, join_names
+from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
-from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
-from heedful.tasks.aims import decisions as aims
+from heedful.task import (
+    Ability,
+    Forward,
+    Input,
+    LengthLimit,
+    Recipe,
+    Say,
+    Scores,
+    Start,
+    StoreOf,
+    Task,
+)
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.counting import Counting
+from heedful.tasks.explanation_targets import decisions as aims
 from heedful.tasks.judges import decisions as judges
-from heedful.tasks.media import Medium
-from heedful.tasks.media.pictures import Pictures, shift_of
-from heedful.tasks.media.texts import Texts
-from heedful.tasks.texts import check_outputs, store_records
+from heedful.tasks.modalities import Medium
+from heedful.tasks.modalities.pictures import Pictures, shift_of
+from heedful.tasks.modalities.texts import Texts
+from heedful.tasks.texts import check_outputs, encode_training_records
 
 Item = Record | Picture
 
@@ -96,7 +107,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         return self.medium.inputs
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Derive the labels and their weights from the training data.
 
         Raises:
@@ -145,7 +156,7 @@ class Classify(Task[Item, Tensor, Prediction]):
                 several = "; --label-separator parts several" if self.multi_label else ""
                 raise UserError(
                     f"{where}: label {label!r} is not one of the model's"
-                    f"{did_you_mean(label, self.labels)}: {listed(self.labels)}{several}"
+                    f"{did_you_mean(label, self.labels)}: {join_names(self.labels)}{several}"
                 )
         return tuple(float(self.labels.index(label)) for label in labels)
 
@@ -167,10 +178,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         for first, second in alike(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
-        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
-        self, records: Iterable[Item], tokenizer: Any, fit: Fit, *, labelled: bool
+        self, records: Iterable[Item], tokenizer: Any, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each record: one example, or one per window of a long text."""
         labels = self.targets if labelled else None
@@ -190,10 +201,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         logits = forward(**batch.inputs).logits
         entropy = losses.binary_cross_entropy if self.multi_label else losses.cross_entropy
         weights = self._weights()
-        weights = None if weights is None else send(weights, logits.device)
+        weights = None if weights is None else copy_to_device(weights, logits.device)
         return entropy(logits, batch.targets["labels"], class_weights=weights)[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of labels, or the sum of their weights."""
         labels, weights = batch.targets["labels"], self._weights()
         if self.multi_label or weights is None:
@@ -201,18 +212,18 @@ class Classify(Task[Item, Tensor, Prediction]):
         return float(weights[labels.cpu()].sum())
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def teacher_output(self) -> Literal["scores"]:
         """A teacher provides logits."""
         return "scores"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the class logits."""
         labels = batch.targets["labels"]
         return (
-            Lesson(
+            DistillationLoss(
                 kind="switches" if self.multi_label else "classes",
-                count=float(labels.numel()),
-                read=lambda output: output.logits,
+                divisor=float(labels.numel()),
+                extract=lambda output: output.logits,
             ),
         )
 
@@ -225,7 +236,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         """Refuse a model with another number of labels."""
         check_outputs(self.labels, model)
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return label probabilities: a softmax, or independent sigmoids if multi-label.
 
         With ``settings.raw``, return the logits.
@@ -265,14 +276,14 @@ class Classify(Task[Item, Tensor, Prediction]):
             picture=record.file if isinstance(record, Picture) else None,
         )
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Item, Tensor, Prediction],
+        computed: Answered[Item, Tensor, Prediction],
         target: str | None,
         tokenizer: Any,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain the logit of the given label, or by default of the most probable one."""
-        link: Link = "sigmoid" if self.multi_label else "softmax"
+        link: OutputActivation = "sigmoid" if self.multi_label else "softmax"
         return aims.label(computed, target, tokenizer, self.labels, link, self.medium)
 
     def scores(self) -> Scores[Prediction, Item]:
@@ -285,11 +296,11 @@ class Classify(Task[Item, Tensor, Prediction]):
         make_judge = judges.several_labels if self.multi_label else judges.one_label
         return make_judge(self.labels)
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         noun = self.inputs[0].name if self.pictures else "text"
         kind = f"any number of labels a {noun}" if self.multi_label else f"one label a {noun}"
-        number, names = amount(len(self.labels), "label"), listed(self.labels)
+        number, names = count_of(len(self.labels), "label"), join_names(self.labels)
         return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
 
 
@@ -335,7 +346,7 @@ def order_labels(
         if unlisted := sorted(set(counts) - set(labels)):
             raise UserError(
                 f"label {unlisted[0]!r} in the training data is not among --labels"
-                f"{did_you_mean(unlisted[0], labels)}: {listed(labels)}"
+                f"{did_you_mean(unlisted[0], labels)}: {join_names(labels)}"
             )
     elif all(map(_NUMBER.fullmatch, counts)):
         labels = sorted(counts, key=Decimal)  # unlike int, not limited in length
@@ -388,7 +399,7 @@ def class_weights(
         if not equals or label not in weights:
             raise UserError(
                 f"--class-weights {part!r}: expected 'balanced' or label=weight with a label of "
-                f"the data{did_you_mean(label, labels)}: {listed(labels)}"
+                f"the data{did_you_mean(label, labels)}: {join_names(labels)}"
             )
         try:
             weights[label] = float(weight)

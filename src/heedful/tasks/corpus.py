@@ -12,7 +12,7 @@ import numpy as np
 from heedful.batches.corpus import Corpus, Documents, tokenize_documents, write_corpus
 from heedful.batches.segments import IN_WORD, segmenter_name
 from heedful.batches.sentences import SentenceRule
-from heedful.errors import UserError, listed
+from heedful.errors import UserError, join_names
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8
@@ -57,7 +57,7 @@ def check_documents(
     documents = len(list(islice(read_documents(paths, layout, encoding), 2)))
     if pairs and documents < 2:
         raise UserError(
-            f"{listed(paths)}: only one document, and pairs of sentences need a "
+            f"{join_names(paths)}: only one document, and pairs of sentences need a "
             "second one to draw from; say what ends a document with --documents blank-line, gap, "
             "file or line, or give --objective mlm"
         )
@@ -82,8 +82,8 @@ def phrases_of(
     phrases = marked_phrases(read_documents(paths, layout, encoding))
     if not phrases:
         raise UserError(
-            f"{listed(paths)}: no phrase is marked; write [[a phrase]], or name a list of phrases "
-            "with --phrases"
+            f"{join_names(paths)}: no phrase is marked; write [[a phrase]], or name a list of "
+            "phrases with --phrases"
         )
     return tuple(phrases)
 
@@ -150,7 +150,7 @@ def check_known(documents: Documents, tokenizer: Tokenizer, paths: Sequence[Path
     """
     if unknown_share(documents, tokenizer) == 1:
         raise UserError(
-            f"{listed(paths)}: the vocabulary knows no word of it; is it of another language?"
+            f"{join_names(paths)}: the vocabulary knows no word of it; is it of another language?"
         )
 
 

@@ -17,27 +17,37 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, features
-from heedful.batches.collate import collate, numbers
-from heedful.batches.windows import naming
+from heedful.batches.collate import collate, regression_targets
+from heedful.batches.windows import locating_errors
+from heedful.device_transfer import copy_to_device, get_host_copy
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
-from heedful.host import on_host, send
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings, Unnamed
-from heedful.task import Ability, Fit, Forward, Input, Recipe, Say, Start, StoreOf, Task
-from heedful.tasks.aims import vectors as aims
+from heedful.task import (
+    Ability,
+    Forward,
+    Input,
+    LengthLimit,
+    Recipe,
+    Say,
+    Start,
+    StoreOf,
+    Task,
+)
 from heedful.tasks.answers.vectors import Embedding, join_windows
+from heedful.tasks.explanation_targets import vectors as aims
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
-    as_parts,
+    combine_texts,
+    encode_training_records,
     read_table,
     start_encoder,
-    store_records,
     target,
     text_records,
 )
@@ -54,8 +64,8 @@ class Embed(Task[Record, Tensor, Embedding]):
     name: ClassVar[str] = "embed"
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors", "top"})
-    unsaid: ClassVar[frozenset[str]] = frozenset({"scored"})
-    whole_batch: ClassVar[bool] = True
+    underived_fields: ClassVar[frozenset[str]] = frozenset({"scored"})
+    in_batch_loss: ClassVar[bool] = True
 
     pooling: Pooling
     """How to pool token vectors: their mean, or the first token."""
@@ -100,7 +110,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         return Input(name="text"), Input(name="other text", optional=True)
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Find out whether the training pairs have scores, and the range of the scores.
 
         Raises:
@@ -184,10 +194,10 @@ class Embed(Task[Record, Tensor, Embedding]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
-        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each text as one part of its record, or as several windows.
 
@@ -198,20 +208,20 @@ class Embed(Task[Record, Tensor, Embedding]):
         """
         records, copies = tee(records)
         texts = (text for record in copies for text in _texts(record))
-        fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
+        fitted = features(texts, tokenizer, max_length=fit.max_length, rule=fit.long_text)
         for record in records:
-            with naming(record):
+            with locating_errors(record):
                 encoded_texts = list(islice(fitted, len(_texts(record))))
             cosine: tuple[float, ...] = ()
             if labelled and self.scored and record.labels is not None:
                 cosine = ((target(record) - self.lowest) / (self.highest - self.lowest),)
-            yield as_parts(encoded_texts, cosine)
+            yield combine_texts(encoded_texts, cosine)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Collate and pad examples. Targets of scored pairs: ``cosines``, (B,)."""
         targets = {}
         if draw is not None and all(example.labels for example in examples):
-            targets["cosines"] = numbers(examples)
+            targets["cosines"] = regression_targets(examples)
         return collate(
             examples,
             pad_id=tokenizer.pad_token_id,
@@ -225,41 +235,41 @@ class Embed(Task[Record, Tensor, Embedding]):
         first, second = vectors[::2], vectors[1::2]  # each (P, D)
         if self.scored:
             return losses.mse((first * second).sum(-1), batch.targets["cosines"][::2])[0]
-        ids = on_host(batch.inputs["input_ids"])
-        if batch.copies == 1 and ranks.size() > 1:
+        ids = get_host_copy(batch.inputs["input_ids"])
+        if batch.replicas == 1 and ranks.size() > 1:
             # In-batch negatives come from all ranks.
             first, second = ranks.gathered(first), ranks.gathered(second)
             mask = _mask(batch)
-            mask = None if mask is None else on_host(mask)
+            mask = None if mask is None else get_host_copy(mask)
             ids = ranks.gathered(_tokens_first(ids, mask), _NO_TOKEN)
         shared = _shared(ids)  # (P, P)
-        shared = send(shared, first.device)
+        shared = copy_to_device(shared, first.device)
         loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
         # Each rank computed the loss of the pairs of all ranks.
-        return loss if batch.copies > 1 else loss / ranks.size()
+        return loss if batch.replicas > 1 else loss / ranks.size()
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of pairs."""
         return batch.num_examples / 2
 
     @property
-    def taught_by(self) -> Literal["values"]:
+    def teacher_output(self) -> Literal["values"]:
         """A teacher provides embeddings."""
         return "values"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the embeddings."""
         return (
-            Lesson(
+            DistillationLoss(
                 kind="vectors",
-                count=float(batch.num_examples),
-                read=lambda output: pool(
+                divisor=float(batch.num_examples),
+                extract=lambda output: pool(
                     output.last_hidden_state.float(), _mask(batch), self.pooling
                 ),
             ),
         )
 
-    def write_beside(self, start: Start, folder: Path) -> None:
+    def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write the files that make the run folder readable by sentence-transformers."""
         layout = SentenceLayout(
             pooling=self.pooling, normalise=self.normalise, max_length=start.max_length
@@ -274,7 +284,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         hidden_states = forward(**batch.inputs).last_hidden_state.float()
         return pool(hidden_states, _mask(batch), self.pooling)
 
-    def compute(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Tensor] | Tensor:
         """Return the embedding of each example, (B, D), or its token vectors, (T, D) each."""
@@ -317,12 +327,12 @@ class Embed(Task[Record, Tensor, Embedding]):
             token_vectors=token_vectors,
         )
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Record, Tensor, Embedding],
+        computed: Answered[Record, Tensor, Embedding],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain the cosine of a pair, or the norm of a single text's embedding."""
         return aims.vectors(computed, target, tokenizer, self.vectors)
 
@@ -334,7 +344,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Return the judge of its answers."""
         return judges.pairs((self.lowest, self.highest) if self.scored else None)
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         learnt = "scores of how alike texts are" if self.scored else "pairs that belong together"
         return f"Gives a text a vector ({self.pooling} of its tokens); it learnt from {learnt}."
@@ -392,10 +402,10 @@ class EmbedScores:
     """Accumulates scores: correlations for scored pairs, retrieval of the partner for others."""
 
     def __init__(self) -> None:
-        from heedful.metrics import NeighbourScores, RegressionScores  # slow to import
+        from heedful.metrics import RegressionScores, RetrievalScores  # slow to import
 
         self._correlations = RegressionScores()
-        self._neighbours = NeighbourScores()
+        self._neighbours = RetrievalScores()
         self._scored = False
 
     def update(self, answers: Sequence[Embedding], records: Sequence[Record]) -> None:

@@ -20,21 +20,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
-from heedful.batches.windows import apart, fit_text, naming
+from heedful.batches.windows import fit_text, locating_errors, split_evenly
 from heedful.decoding.search import Hypothesis
+from heedful.device_transfer import get_host_copy
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
-from heedful.host import on_host
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.metrics.generation import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
-from heedful.models.loading import encodes, family_of, head_of, load_model
+from heedful.models.loading import bidirectional_option, family_of, head_of, load_model
 from heedful.models.model import Model
 from heedful.reading import Record, Text
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.settings import (
     ColumnSettings,
     DataSettings,
@@ -44,10 +44,10 @@ from heedful.settings import (
 )
 from heedful.sources import resolve
 from heedful.task import (
-    SAMPLE,
+    WARNING_SAMPLE,
     Ability,
-    Fit,
     Forward,
+    LengthLimit,
     Recipe,
     Say,
     Start,
@@ -55,19 +55,24 @@ from heedful.task import (
     Task,
     check_max_length,
 )
-from heedful.tasks.aims import generated as aims
 from heedful.tasks.answers.generated import Generation, GenerationScores, best_texts
+from heedful.tasks.explanation_targets import generated as aims
 from heedful.tasks.generation import (
     SEARCH_OPTIONS,
     GenerationOutput,
-    draw_numbers,
     known_scores,
     label_positions,
-    real_tokens,
+    sampling_seeds,
     search_options,
+    unpadded_token_ids,
 )
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.texts import read_table, renew_pooler, store_records, text_records
+from heedful.tasks.texts import (
+    encode_training_records,
+    read_table,
+    reinitialize_pooler,
+    text_records,
+)
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 MAX_NEW_TOKENS = 64
@@ -109,7 +114,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
                 "generate reads --text and writes --label: leave out --text-pair and "
                 "--label-separator"
             )
-        is_plain = [ending_of(path) == ".txt" for path in paths]
+        is_plain = [extension_of(path) == ".txt" for path in paths]
         if columns.format == "text" or (columns.format is None and any(is_plain)):
             if not all(is_plain) and columns.format is None:
                 raise UserError("give either .txt files or tables, not both at once")
@@ -129,14 +134,14 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         return text_records(texts, first)
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Find out whether the training data has target texts.
 
         Raises:
             UserError: there is no text.
         """
         records = cls.read(recipe.data.train, recipe.columns, labelled=True)
-        sample = list(islice(records, SAMPLE))
+        sample = list(islice(records, WARNING_SAMPLE))
         if not sample:
             raise UserError("the training data holds no text")
         targets = (label for record in sample for label in record.labels or ())
@@ -169,7 +174,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         tokenizer = load_encoder_tokenizer(data.model, data.revision)
         model = self._model(data, tokenizer)
         if data.fresh_pooler:
-            renew_pooler(model)
+            reinitialize_pooler(model)
         positions = model.max_positions
         return Start(
             tokenizer=tokenizer,
@@ -185,7 +190,10 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         model_type, family = family_of(folder)
         if head_of(folder) == "seq2seq":
             encoder_decoder: BertEncoderDecoder = load()
-        elif "causal_lm" not in family.models or encodes(data.model, data.revision) is None:
+        elif (
+            "causal_lm" not in family.models
+            or bidirectional_option(data.model, data.revision) is None
+        ):
             raise UserError(
                 f"{folder}: no model of {model_type!r} reads one text to write another; name a "
                 "BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
@@ -206,7 +214,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records: plain texts in windows, source texts cut to their heads."""
         rule: LongText = "head" if self.pairs else "window"
-        return self, start, store_records(self, recipe, start, folder, say, rule=rule)
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule=rule)
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -219,7 +227,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         )
 
     def encode(
-        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode texts as examples that start with ``[CLS]`` and end with ``[SEP]``.
 
@@ -231,7 +239,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             UserError: see `check`; a rule is given for a text to continue; or a text is too long
                 and may not be cut; names file and line.
         """
-        if not self.pairs and not labelled and fit.rule != "window":
+        if not self.pairs and not labelled and fit.long_text != "window":
             raise UserError("--long-text has no effect here: a text to continue keeps its end")
         limit = fit.max_length - len(_with_special_tokens(tokenizer, ()))
         records, copies = tee(records)
@@ -239,9 +247,13 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             if labelled:
                 self.check(record)
             kept = ids if self.pairs or labelled else ids[-max(limit // 2, 1) :]
-            windows = fit.rule == "window"
-            with naming(record):
-                cut = apart(kept, limit) if windows else fit_text(kept, limit=limit, rule=fit.rule)
+            windows = fit.long_text == "window"
+            with locating_errors(record):
+                cut = (
+                    split_evenly(kept, limit)
+                    if windows
+                    else fit_text(kept, limit=limit, rule=fit.long_text)
+                )
             examples = [_example(tokenizer, part) for part in cut.pieces]
             total, num_used = len(ids), cut.tokens_used
             if labelled and self.pairs:
@@ -282,18 +294,24 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         logits = forward(**batch.inputs, positions=positions).logits  # (N, V)
         return losses.cross_entropy(logits, labels.flatten()[positions])[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of target tokens."""
-        return float((on_host(batch.targets["labels"]) != losses.IGNORED).sum())
+        return float((get_host_copy(batch.targets["labels"]) != losses.IGNORED).sum())
 
     @property
-    def taught_by(self) -> Literal["scores", "texts"]:
+    def teacher_output(self) -> Literal["scores", "texts"]:
         """A teacher generates target texts, or provides next-token logits for plain text."""
         return "texts" if self.pairs else "scores"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the next-token logits."""
-        return (Lesson(kind="classes", count=self.count(batch), read=lambda output: output.logits),)
+        return (
+            DistillationLoss(
+                kind="classes",
+                divisor=self.loss_divisor(batch),
+                extract=lambda output: output.logits,
+            ),
+        )
 
     # Answers.
 
@@ -302,7 +320,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         if self.pairs != hasattr(model, "max_target_positions"):
             raise UserError(f"pairs is {self.pairs}, but its model is not of that kind")
 
-    def compute(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
         """Generate texts, or score the known ones; for labelled pairs both."""
@@ -322,7 +340,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
 
     def _write(self, model: Any, batch: Batch, settings: PredictSettings) -> list[list[Hypothesis]]:
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
-        token_ids = real_tokens(batch)
+        token_ids = unpadded_token_ids(batch)
         # Not limited by the longest text of the batch: a result must not depend on the other texts.
         max_tokens = model.max_target_positions if self.pairs else model.max_positions // 2
         search = search_options(
@@ -336,7 +354,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             lengths = torch.tensor([len(row) for row in token_ids], device=ids.device)
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             ids, mask = ids[:, :-1], positions < (lengths - 1)[:, None]  # (B, S - 1)
-        texts = model.generate(ids, mask, search=search, numbers=draw_numbers(token_ids))
+        texts = model.generate(ids, mask, search=search, numbers=sampling_seeds(token_ids))
         return texts
 
     def decode(
@@ -362,12 +380,12 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             tokens_used=fitted.tokens_used,
         )
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Record, GenerationOutput, Generation],
+        computed: Answered[Record, GenerationOutput, Generation],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain a word of the generated text, or the whole text."""
         write = aims.answered if self.pairs else aims.continued
         return write(computed, target, tokenizer)
@@ -376,7 +394,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         """Return a new, empty accumulator of scores."""
         return GenerationScores(pairs=self.pairs, bleu_tokenize=self.bleu_tokenize)
 
-    def scored_by(self, settings: ScoreSettings) -> Self:
+    def with_score_settings(self, settings: ScoreSettings) -> Self:
         """Return a copy of the task with another tokenizer for BLEU.
 
         Raises:
@@ -392,7 +410,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             return judges.continued()
         return judges.generated(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         if self.pairs:
             return "Reads a text and writes another; trained on pairs of texts."

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis, Search
+from heedful.device_transfer import get_host_copy, nonzero_indices
 from heedful.errors import UserError
-from heedful.host import on_host, where_true
 from heedful.losses import IGNORED
 from heedful.settings import PredictSettings
 
@@ -90,24 +90,24 @@ def search_options(
     )
 
 
-def real_tokens(batch: Batch) -> list[list[int]]:
+def unpadded_token_ids(batch: Batch) -> list[list[int]]:
     """Return the input token ids of each example, without padding."""
-    ids, mask = on_host(batch.inputs["input_ids"]), batch.inputs.get("attention_mask")
+    ids, mask = get_host_copy(batch.inputs["input_ids"]), batch.inputs.get("attention_mask")
     if mask is None:
         rows: list[list[int]] = ids.tolist()
         return rows
-    mask = on_host(mask)
+    mask = get_host_copy(mask)
     return [row[:length] for row, length in zip(ids.tolist(), mask.sum(1).tolist(), strict=True)]
 
 
-def draw_numbers(rows: Sequence[list[int]]) -> list[int]:
+def sampling_seeds(rows: Sequence[list[int]]) -> list[int]:
     """Return a seed for the samples of each text, which depends only on its token ids."""
     return [crc32(repr(ids).encode()) for ids in rows]
 
 
 def label_positions(labels: Tensor) -> Tensor:
     """Return the flat indices of all labels that are not ignored. Shape (N,) for labels (B, S)."""
-    return where_true(on_host(labels) != IGNORED, labels.device)
+    return nonzero_indices(get_host_copy(labels) != IGNORED, labels.device)
 
 
 def known_scores(logits: Tensor, positions: Tensor, labels: Tensor) -> list[tuple[float, int]]:

@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
 from heedful.batches.corpus import Corpus, Documents
 from heedful.batches.masking import MaskRule, mask_rule
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentences import SentenceRule
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import AnyJudge
-from heedful.lesson import Lesson
 from heedful.models import Head
-from heedful.models.fresh import fresh_config
+from heedful.models.fresh import new_config
 from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.documents import DocumentLayout
@@ -35,9 +35,9 @@ from heedful.settings import ColumnSettings, PredictSettings, PretrainSettings, 
 from heedful.task import (
     Ability,
     Answer,
-    Fit,
     Forward,
     Input,
+    LengthLimit,
     Recipe,
     Say,
     Scores,
@@ -57,7 +57,7 @@ from heedful.tasks.corpus import (
 from heedful.tasks.objectives import OBJECTIVES, ObjectiveName, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.plm import PermutedWords
-from heedful.tasks.objectives.rtd import ReplacedTokens, TwoModels
+from heedful.tasks.objectives.rtd import GeneratorDiscriminator, ReplacedTokens
 from heedful.tasks.objectives.source import tokens_of
 from heedful.tasks.shards import ShardedText, check_stream, frame_of
 from heedful.tasks.texts import read_table, text_records
@@ -76,7 +76,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """Pre-trains a model on plain text with an objective."""
 
     name: ClassVar[str] = "pretrain"
-    head_rate: ClassVar[float] = 1.0
+    head_lr_multiplier: ClassVar[float] = 1.0
 
     preset: str | None
     """Size of a model from scratch; None to continue training a model."""
@@ -107,11 +107,11 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     segment: int = MAX_LENGTH // 2  # tokens of the first segment, for objectives with two segments
 
     @property
-    def learnt(self) -> Objective:
+    def task_objective(self) -> Objective:
         """The objective, with the settings of this run."""
         objective = OBJECTIVES[self.objective]
         if isinstance(objective, ReplacedTokens):
-            source = TwoModels(preset=self.preset, generator_size=self.generator_size)
+            source = GeneratorDiscriminator(preset=self.preset, generator_size=self.generator_size)
             return replace(objective, source=source, weight=self.discriminator_weight)
         if isinstance(objective, PermutedWords):
             return replace(objective, segment=self.segment)
@@ -120,17 +120,17 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     @property
     def example(self) -> str:
         """Example arguments to ``heedful predict RUN``."""
-        return self.learnt.asked.example.replace("[MASK]", self.mask)
+        return self.task_objective.asked.example.replace("[MASK]", self.mask)
 
     @property
     def abilities(self) -> frozenset[Ability]:
         """What this run supports; see `Ability`."""
-        return self.learnt.asked.abilities
+        return self.task_objective.asked.abilities
 
     @property
     def answer_options(self) -> frozenset[str]:
         """Fields of ``PredictSettings`` that affect its answers."""
-        return self.learnt.asked.answer_options
+        return self.task_objective.asked.answer_options
 
     # Records.
 
@@ -150,10 +150,10 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The inputs of the objective."""
-        return self.learnt.asked.inputs
+        return self.task_objective.asked.inputs
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Create the task from the settings; take phrases from a list or from marks in the text.
 
         Raises:
@@ -199,7 +199,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             UserError: see `check_documents`.
         """
         train = find_shards(recipe.data.train)[:1] if self.streams(recipe) else recipe.data.train
-        encoding, pairs = recipe.columns.encoding, self.learnt.mixes_documents
+        encoding, pairs = recipe.columns.encoding, self.task_objective.pairs_documents
         for paths in filter(None, (train, recipe.data.dev)):
             check_documents(paths, self.documents, pairs=pairs, encoding=encoding)
 
@@ -214,7 +214,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         encoding = columns.encoding
         if columns != ColumnSettings(encoding=encoding):
             raise UserError("plain text has no columns: leave out their options")
-        pairs = self.learnt.mixes_documents
+        pairs = self.task_objective.pairs_documents
         check_documents(paths, self.documents, pairs=pairs, encoding=encoding)
         corpus = self._corpus(paths, start.tokenizer, folder, encoding)
         return partial(self.sequences, corpus, start, seed=0, epoch=0)
@@ -227,7 +227,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         Raises:
             UserError: the objective pairs documents, and there is only one.
         """
-        return self.learnt.sequences(corpus, frame_of(start), seed=seed, epoch=epoch)
+        return self.task_objective.sequences(corpus, frame_of(start), seed=seed, epoch=epoch)
 
     def _corpus(
         self,
@@ -253,7 +253,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def metrics(self) -> tuple[str, ...]:
         """Return the metrics that can select the best step."""
-        return self.learnt.metrics
+        return self.task_objective.metrics
 
     def start(self, recipe: Recipe) -> Start:
         """Create a model from scratch for the given vocabulary, or load a model to continue from.
@@ -265,9 +265,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         torch.manual_seed(recipe.training.seed)
         tokenizer = load_encoder_tokenizer(options.vocabulary or data.model, data.revision)
         if self.preset is None:
-            model = self.learnt.source.load(data)
+            model = self.task_objective.source.load(data)
         else:
-            config = fresh_config(
+            config = new_config(
                 options.arch,
                 self.preset,
                 tokens=tokens_of(tokenizer, options.arch, options.vocabulary),
@@ -275,8 +275,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 position_type=self.position_type,
                 dropout=data.dropout,
             )
-            model = self.learnt.source.make(options.arch, config)
-        if self.learnt.hides:
+            model = self.task_objective.source.make(options.arch, config)
+        if self.task_objective.masks_tokens:
             mask_rule(tokenizer, most=None)  # refuses one without a mask early
         length = data.max_length or min(MAX_LENGTH, model.max_positions)
         length = check_max_length(length, model.max_positions)
@@ -310,7 +310,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             write_store(path, counted(examples, "sequences cut"))
             return Store(path)
 
-        if line := self.learnt.doubt(store_of(0).labels):
+        if line := self.task_objective.doubt(store_of(0).labels):
             say(line)
         return self._started(start), start, store_of
 
@@ -322,7 +322,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             layout=self.documents,
             sentences=self.sentences,
             tokenizer=start.tokenizer,
-            objective=self.learnt,
+            objective=self.task_objective,
             frame=frame_of(start),
             seed=recipe.training.seed,
             segmented=self.masking in ("word", "n-gram"),
@@ -337,7 +337,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         return replace(self, mask=mask, first_position=first, segment=start.max_length // 2)
 
     @classmethod
-    def clean_up(cls, recipe: Recipe) -> None:
+    def remove_resume_files(cls, recipe: Recipe) -> None:
         """Delete the tokenized text from the run folder."""
         shutil.rmtree(recipe.run.out / CORPUS, ignore_errors=True)
 
@@ -345,7 +345,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         self,
         records: Iterable[Example | Record],
         tokenizer: Tokenizer,
-        fit: Fit,
+        fit: LengthLimit,
         *,
         labelled: bool,
     ) -> Iterator[Fitted[Example]]:
@@ -355,54 +355,54 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 size = len(record.ids)
                 yield Fitted(pieces=[record], tokens_total=size, tokens_used=size)
             else:
-                yield self.learnt.asked.encode(record, tokenizer, fit)
+                yield self.task_objective.asked.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Collate and pad examples; with a draw, add the targets of the objective."""
         if draw is None:
-            return self.learnt.asked.ask(examples, tokenizer)
-        batch = self.learnt.learn(examples, tokenizer, self._rule(tokenizer), draw)
+            return self.task_objective.asked.ask(examples, tokenizer)
+        batch = self.task_objective.learn(examples, tokenizer, self._rule(tokenizer), draw)
         return hidden.from_position(self.first_position, batch)
 
     def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
         rule_settings = (self.mask_share, self.masking, self.phrases, self.max_predictions)
-        return _rule(tokenizer, *rule_settings) if self.learnt.hides else None
+        return _rule(tokenizer, *rule_settings) if self.task_objective.masks_tokens else None
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed loss of each term of the objective."""
-        return self.learnt.loss(forward, batch)
+        return self.task_objective.loss(forward, batch)
 
-    def count(self, batch: Batch) -> Tensor:
+    def loss_divisor(self, batch: Batch) -> Tensor:
         """Return the divisor of each summed loss."""
-        return self.learnt.count(batch)
+        return self.task_objective.count(batch)
 
     @property
-    def taught_by(self) -> Literal["scores"] | None:
+    def teacher_output(self) -> Literal["scores"] | None:
         """A teacher provides token logits, if a single forward pass computes them for a batch."""
         several_passes = self.objective == "plm"
         return "scores" if self.abilities & {"fill", "write"} and not several_passes else None
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation losses of token logits, and of pair logits if there are any."""
         return hidden.lessons(batch)
 
-    def write_beside(self, start: Start, folder: Path) -> None:
+    def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write the objective's additional files next to the model."""
-        self.learnt.source.write_beside(start, folder)
+        self.task_objective.source.write_beside(start, folder)
 
     # Answers and scores.
 
     def load(self, folder: Path, head: Head | None) -> Model:
         """Load the model of a finished run."""
-        return self.learnt.source.reload(folder)
+        return self.task_objective.source.reload(folder)
 
-    def compute(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Any] | Tensor:
         """Return the scores of sequences, shape (B, ...), or the outputs for texts."""
         if batch.targets:
-            return self.learnt.score(model, batch)
-        return self.learnt.asked.answer(model, batch, settings)
+            return self.task_objective.score(model, batch)
+        return self.task_objective.asked.answer(model, batch, settings)
 
     def decode(
         self,
@@ -414,30 +414,30 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     ) -> Answer:
         """Return the scores of a sequence, or the answer for a text."""
         if not isinstance(record, Example):
-            return self.learnt.asked.decode(record, fitted, outputs, settings, tokenizer)
+            return self.task_objective.asked.decode(record, fitted, outputs, settings, tokenizer)
         text = tokenizer.text_of((record.ids & ~IN_WORD).tolist())
-        return self.learnt.scored(outputs[0].tolist(), text, fitted)
+        return self.task_objective.scored(outputs[0].tolist(), text, fitted)
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Example | Record, Any, Answer],
+        computed: Answered[Example | Record, Any, Answer],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain an answer; see the objective."""
-        return self.learnt.asked.aim(computed, target, tokenizer)
+        return self.task_objective.asked.aim(computed, target, tokenizer)
 
     def scores(self) -> Scores[Answer, Example | Record]:
         """Return a new, empty accumulator of scores."""
-        return self.learnt.scores()
+        return self.task_objective.scores()
 
     def judge(self) -> AnyJudge:
         """Return the judge of its answers."""
-        return self.learnt.judge()
+        return self.task_objective.judge()
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
-        return self.learnt.card(hidden.MASKED[self.masking]).replace("[MASK]", self.mask)
+        return self.task_objective.card(hidden.MASKED[self.masking]).replace("[MASK]", self.mask)
 
 
 @lru_cache(maxsize=2)  # building a rule reads the whole vocabulary

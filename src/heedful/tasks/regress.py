@@ -10,28 +10,38 @@ import torch
 from torch import Tensor, nn
 
 from heedful import losses, metrics
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.batches.collate import collate, numbers
+from heedful.batches.collate import collate, regression_targets
 from heedful.checkpoints.runs import RECORD, read_record
+from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models.model import Model
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Fit, Forward, Input, Recipe, Say, Scores, Start, StoreOf, Task
-from heedful.tasks.aims import decisions as aims
+from heedful.task import (
+    Forward,
+    Input,
+    LengthLimit,
+    Recipe,
+    Say,
+    Scores,
+    Start,
+    StoreOf,
+    Task,
+)
 from heedful.tasks.counting import Counting
+from heedful.tasks.explanation_targets import decisions as aims
 from heedful.tasks.judges import numbers as judges
-from heedful.tasks.media.texts import Texts
+from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import (
     encode_texts,
+    encode_training_records,
     read_table,
     start_encoder,
-    store_records,
     target,
     text_example,
     text_inputs,
@@ -98,8 +108,8 @@ class Regress(Task[Record, Tensor, Estimate]):
         return text_example(pairs=self.pairs)
 
     @property
-    def tells_more(self) -> bool:
-        """See ``Task.tells_more``."""
+    def has_details(self) -> bool:
+        """See ``Task.has_details``."""
         return False
 
     @property
@@ -108,7 +118,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         return text_inputs(pairs=self.pairs)
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Compute the mean and range of the training targets.
 
         Raises:
@@ -150,9 +160,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         start = start_encoder(
             recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=fresh
         )
-        assert isinstance(start.model, WithHead)
+        assert isinstance(start.model, ModelWithHead)
         if fresh and start.model.head.bias is not None:
-            assert self.mean is not None  # set by `decide`
+            assert self.mean is not None  # set by `from_training_data`
             nn.init.constant_(start.model.head.bias, self.mean)
         return start
 
@@ -173,10 +183,10 @@ class Regress(Task[Record, Tensor, Estimate]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        return self, start, store_records(self, recipe, start, folder, say, rule="head")
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
-        self, records: Iterable[Record], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self, records: Iterable[Record], tokenizer: Tokenizer, fit: LengthLimit, *, labelled: bool
     ) -> Iterator[Fitted[Example]]:
         """Encode each record: one example, or one per window of a long text."""
         labels = (lambda record: (target(record),)) if labelled else None
@@ -184,7 +194,7 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Collate and pad examples; the targets are ``values``, (B,)."""
-        targets = {} if draw is None else {"values": numbers(examples)}
+        targets = {} if draw is None else {"values": regression_targets(examples)}
         return collate(
             examples,
             pad_id=tokenizer.pad_token_id,
@@ -197,26 +207,28 @@ class Regress(Task[Record, Tensor, Estimate]):
         logits = forward(**batch.inputs).logits  # (B, 1)
         return losses.mse(logits[:, 0], batch.targets["values"])[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of items."""
         return float(batch.num_examples)
 
     @property
-    def taught_by(self) -> Literal["values"]:
+    def teacher_output(self) -> Literal["values"]:
         """A teacher provides its predicted values."""
         return "values"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the predicted values."""
         count = float(batch.num_examples)
-        return (Lesson(kind="numbers", count=count, read=lambda output: output.logits),)
+        return (
+            DistillationLoss(kind="numbers", divisor=count, extract=lambda output: output.logits),
+        )
 
     def check_model(self, model: Model) -> None:
         """Refuse a range with only one end."""
         if (self.lowest is None) != (self.highest is None):
             raise UserError(f"lowest is {self.lowest} and highest {self.highest}")
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the predicted value of each example. Shape (B, 1)."""
         logits: Tensor = model(**batch.inputs).logits
         return logits.float()
@@ -237,9 +249,12 @@ class Regress(Task[Record, Tensor, Estimate]):
             windows=len(outputs),
         )
 
-    def aim(
-        self, computed: Computed[Record, Tensor, Estimate], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
+    def explanation_target(
+        self,
+        computed: Answered[Record, Tensor, Estimate],
+        target: str | None,
+        tokenizer: Tokenizer,
+    ) -> ExplanationTarget:
         """Explain the predicted value."""
         return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
 
@@ -251,7 +266,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Return the judge of its answers."""
         return judges.estimates()
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         has_range = self.lowest is not None
         learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if has_range else ""

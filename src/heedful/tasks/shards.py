@@ -6,16 +6,22 @@ from itertools import islice
 from pathlib import Path
 
 from heedful.batches import Example
-from heedful.batches.corpus import Corpus, Tokenized, kept_corpus, text_chunks, tokenize_texts
+from heedful.batches.corpus import (
+    Corpus,
+    TokenizedDocument,
+    tee_corpus,
+    text_chunks,
+    tokenize_texts,
+)
 from heedful.batches.packed import Packed, pack
 from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
-from heedful.batches.stream import drawn_from
+from heedful.batches.stream import derived_seed
 from heedful.errors import UserError
 from heedful.reading.compressed import compression_of
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
-from heedful.reading.shards import shard_prints
+from heedful.reading.shards import shard_fingerprints
 from heedful.settings import PretrainSettings, TrainSettings
 from heedful.task import Say, Shards, Start
 from heedful.tasks.corpus import check_known, corpus_name
@@ -78,7 +84,7 @@ class ShardedText:
             has_enough = len(documents) >= self._least  # documents without tokens were dropped
             yield pack(list(self._sequences(documents, shard, chunk, epoch)) if has_enough else [])
 
-    def tokenized(self, shard: Path, first: int = 0) -> Iterator[list[Tokenized]]:
+    def tokenized(self, shard: Path, first: int = 0) -> Iterator[list[TokenizedDocument]]:
         """Yield the tokenized documents of a shard chunk by chunk, starting at chunk ``first``.
 
         Raises:
@@ -92,7 +98,7 @@ class ShardedText:
             chunks = Corpus(path).chunks()
         else:
             self.cache.mkdir(parents=True, exist_ok=True)
-            chunks = kept_corpus(path, map(self._tokenize, self.texts(shard)))
+            chunks = tee_corpus(path, map(self._tokenize, self.texts(shard)))
         yield from islice(chunks, first, None)
 
     def texts(self, shard: Path) -> Iterator[list[str]]:
@@ -102,7 +108,7 @@ class ShardedText:
             UserError: see `chunks`.
         """
         documents = read_documents([shard], self.layout, self.encoding)
-        for chunk in text_chunks(documents, least=self._least):
+        for chunk in text_chunks(documents, min_documents=self._least):
             if len(chunk) < self._least:
                 raise UserError(
                     f"{source_name(shard)}: only one document, and pairs of sentences need a "
@@ -114,22 +120,22 @@ class ShardedText:
     @property
     def _least(self) -> int:
         """Minimum number of documents in a chunk: 2 if the objective pairs documents, else 1."""
-        return 2 if self.objective.mixes_documents else 1
+        return 2 if self.objective.pairs_documents else 1
 
     def _sequences(
-        self, documents: list[Tokenized], shard: int, chunk: int, epoch: int
+        self, documents: list[TokenizedDocument], shard: int, chunk: int, epoch: int
     ) -> Iterator[Example]:
-        seed = drawn_from(self.seed, shard, chunk)
+        seed = derived_seed(self.seed, shard, chunk)
         return self.objective.sequences(documents, self.frame, seed=seed, epoch=epoch)
 
-    def _tokenize(self, texts: list[str]) -> list[Tokenized]:
+    def _tokenize(self, texts: list[str]) -> list[TokenizedDocument]:
         return tokenize_texts(texts, self.tokenizer, self.sentences, self.segmented)
 
     def _cached(self, shard: Path) -> Path:
         """Return the path of the cached tokens of a shard."""
         assert self.cache is not None
         name = corpus_name(
-            shard_prints([shard]),
+            shard_fingerprints([shard]),
             self.layout,
             self.sentences,
             self.tokenizer,
@@ -143,7 +149,7 @@ class ShardedText:
 def frame_of(start: Start) -> Frame:
     """Return the special tokens and the length of a run's sequences."""
     tokenizer, layout = start.tokenizer, start.tokenizer.layout
-    if layout == layout.bare():  # without special tokens around texts, use those between texts
+    if layout == layout.without_special_tokens():  # use those that separate texts
         layout = PairLayout(begin=(tokenizer.cls_token_id,), end=(tokenizer.sep_token_id,))
     # A convolution mixes neighbouring tokens across a masked boundary, as in the reference.
     has_convolution = getattr(start.model.config, "conv_kernel_size", 0) > 0

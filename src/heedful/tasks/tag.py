@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful import losses, metrics
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import WINDOW_SHARE, fit_text, naming
+from heedful.batches.windows import WINDOW_SHARE, fit_text, locating_errors
 from heedful.batches.words import (
     Spans,
     WordRule,
@@ -33,13 +32,14 @@ from heedful.batches.words import (
     word_breaks,
     word_probabilities,
 )
-from heedful.errors import UserError, did_you_mean, listed
-from heedful.host import on_host, where_true
+from heedful.device_transfer import get_host_copy, nonzero_indices
+from heedful.distillation import DistillationLoss
+from heedful.errors import UserError, did_you_mean, join_names
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import Judge
-from heedful.lesson import Lesson
 from heedful.models.model import Model
 from heedful.reading import Text, read_records
-from heedful.reading.compressed import ending_of
+from heedful.reading.compressed import extension_of
 from heedful.reading.conll import read_conll
 from heedful.reading.spans import read_spans
 from heedful.reading.tagging import (
@@ -52,12 +52,17 @@ from heedful.reading.tagging import (
     tags_of,
 )
 from heedful.settings import ColumnSettings, PredictSettings, TagSettings
-from heedful.task import Fit, Forward, Recipe, Say, Scores, Start, StoreOf, Task
-from heedful.tasks.aims import entities as aims
+from heedful.task import Forward, LengthLimit, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.counting import Counting
+from heedful.tasks.explanation_targets import entities as aims
 from heedful.tasks.judges import entities as judges
-from heedful.tasks.texts import check_outputs, learnt_labels, start_encoder, store_records
+from heedful.tasks.texts import (
+    check_outputs,
+    encode_training_records,
+    pretrained_labels,
+    start_encoder,
+)
 from heedful.tokens import Tokenizer
 
 _FORMATS = {
@@ -130,7 +135,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         ]
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Derive the entity types and the definition of a word from the training data.
 
         Raises:
@@ -170,7 +175,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 raise UserError(
                     f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one "
                     f"of the model's types of entities{did_you_mean(entity.label, self.types)}: "
-                    f"{listed(self.types)}"
+                    f"{join_names(self.types)}"
                 )
 
     # Training.
@@ -185,17 +190,22 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             recipe,
             head="token",
             id2label=dict(enumerate(self.labels)),
-            fresh_head=learnt_labels(recipe.data) != self.labels,
+            fresh_head=pretrained_labels(recipe.data) != self.labels,
         )
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is read in windows, to keep all its entities."""
-        return self, start, store_records(self, recipe, start, folder, say, rule="window")
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="window")
 
     def encode(
-        self, records: Iterable[TaggedText], tokenizer: Tokenizer, fit: Fit, *, labelled: bool
+        self,
+        records: Iterable[TaggedText],
+        tokenizer: Tokenizer,
+        fit: LengthLimit,
+        *,
+        labelled: bool,
     ) -> Iterator[Fitted[Example]]:
         """Encode each record: one example, or one per window of a long text.
 
@@ -210,9 +220,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             ids, split = piece_words(record.text, tokenizer, self.words)
             spans = self._joined(record.text, split)  # (N, 2)
             targets = self._targets(record, split, spans) if labelled else None  # (N,)
-            with naming(record):
+            with locating_errors(record):
                 parts = fit_text(
-                    range(len(ids)), limit=budget, rule=fit.rule, stride=budget // WINDOW_SHARE
+                    range(len(ids)), limit=budget, rule=fit.long_text, stride=budget // WINDOW_SHARE
                 )
             pieces, offsets = [], []
             for part in parts.pieces:
@@ -221,7 +231,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
                 labels: tuple[float, ...] = ()
                 if targets is not None:
                     labels = tuple(layout.values(targets[indices].tolist(), special=losses.IGNORED))
-                pieces.append(Example(ids=row, split=layout.alone_split(len(row)), labels=labels))
+                pieces.append(
+                    Example(ids=row, split=layout.single_type_split(len(row)), labels=labels)
+                )
                 offsets.append(row_offsets(spans[indices], layout))
             yield Fitted(
                 pieces=pieces,
@@ -278,24 +290,24 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """Return the summed loss of the labelled subwords."""
         return losses.cross_entropy(forward(**batch.inputs).logits, batch.targets["labels"])[0]
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of labelled subwords."""
         return float((batch.targets["labels"] != losses.IGNORED).sum())
 
     @property
-    def taught_by(self) -> Literal["scores"]:
+    def teacher_output(self) -> Literal["scores"]:
         """A teacher provides logits."""
         return "scores"
 
-    def lessons(self, batch: Batch) -> tuple[Lesson, ...]:
+    def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the tag logits of labelled subwords."""
         labels = batch.targets["labels"]  # (B, T)
-        tagged = where_true(on_host(labels) != losses.IGNORED, labels.device)
+        tagged = nonzero_indices(get_host_copy(labels) != losses.IGNORED, labels.device)
         return (
-            Lesson(
+            DistillationLoss(
                 kind="classes",
-                count=float(len(tagged)),
-                read=lambda output: output.logits.flatten(0, 1).index_select(0, tagged),
+                divisor=float(len(tagged)),
+                extract=lambda output: output.logits.flatten(0, 1).index_select(0, tagged),
             ),
         )
 
@@ -307,7 +319,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         for label in self.labels:
             parse_tag(label)
 
-    def compute(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the probability of each tag for each token. Shape (B, T, L)."""
         logits: Tensor = model(**batch.inputs).logits
         return logits.float().softmax(-1)
@@ -355,12 +367,12 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         pieces = tagged_pieces(record.text, rows, self.labels, settings.long_text, tokenizer)
         return replace(answer, pieces=pieces)
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[TaggedText, Tensor, Tagging],
+        computed: Answered[TaggedText, Tensor, Tagging],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain the tag of a word, as ``WORD`` or ``WORD=TAG``; default: of the first entity."""
         return aims.tag(computed, target, tokenizer, self.labels, self.scheme)
 
@@ -372,16 +384,16 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """Return the judge of its answers."""
         return judges.entities(self.types)
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         types = len(self.types)
-        return f"Finds entities of {types} type{'s'[: types != 1]}: {listed(self.types)}."
+        return f"Finds entities of {types} type{'s'[: types != 1]}: {join_names(self.types)}."
 
 
 def _open(path: Path, columns: ColumnSettings, labelled: bool) -> Iterator[TaggedText]:
     default = ColumnSettings()
     text, label = columns.text, columns.label
-    extension = ending_of(path)
+    extension = extension_of(path)
     file_format = columns.format or _FORMATS.get(extension) or ("conll" if labelled else None)
     is_objects = file_format == "jsonl" or (file_format, extension) == ("parquet", ".parquet")
     if not columns.header and (file_format == "conll" or (labelled and is_objects)):

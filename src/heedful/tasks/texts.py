@@ -14,20 +14,29 @@ from typing import Any
 import torch
 
 from heedful.batches import Example, Fitted, Store, features, write_store
-from heedful.batches.windows import naming
-from heedful.errors import UserError, amount, listed
+from heedful.batches.windows import locating_errors
+from heedful.errors import UserError, count_of, join_names
 from heedful.models import Head
-from heedful.models.loading import encodes, load_model, read_config
+from heedful.models.loading import bidirectional_option, load_model, read_config
 from heedful.models.model import Model
 from heedful.reading import Record, Text, read_records
 from heedful.reading.fields import kind_of
 from heedful.settings import ColumnSettings, DataSettings, LongText
 from heedful.sources import resolve
-from heedful.task import AnyTask, Fit, Input, Recipe, Say, Start, StoreOf, check_max_length
+from heedful.task import (
+    AnyTask,
+    Input,
+    LengthLimit,
+    Recipe,
+    Say,
+    Start,
+    StoreOf,
+    check_max_length,
+)
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
 from heedful.training.progress import counted
 
-LARGEST = 1e15
+MAX_TARGET = 1e15
 """Limit of target values: the sum of squares of larger numbers may overflow a float32."""
 
 
@@ -70,9 +79,9 @@ def target(record: Record) -> float:
         value = math.nan if "_" in text else float(text)  # float accepts 1_000
     except ValueError:
         value = math.nan
-    if not abs(value) <= LARGEST:  # also true for NaN
-        found = listed([repr(label) for label in labels]) or "nothing"
-        limit = "" if math.isnan(value) else f"; it may be up to {LARGEST:g}, above or below 0"
+    if not abs(value) <= MAX_TARGET:  # also true for NaN
+        found = join_names([repr(label) for label in labels]) or "nothing"
+        limit = "" if math.isnan(value) else f"; it may be up to {MAX_TARGET:g}, above or below 0"
         if len(labels) == 1 and _COMMA.fullmatch(labels[0]):
             limit = "; decimals stand behind a point, as in 0.5"
         raise UserError(f"{record.where}: expected a number, found {found}{limit}")
@@ -86,7 +95,7 @@ def check_outputs(labels: Sequence[str], model: Model) -> None:
         UserError: the numbers differ, or two labels are the same.
     """
     if len(labels) != (outputs := model.config.num_labels):
-        raise UserError(f"{amount(len(labels), 'label')}, but its model has {outputs} outputs")
+        raise UserError(f"{count_of(len(labels), 'label')}, but its model has {outputs} outputs")
     for label, count in Counter(labels).items():
         if count > 1:
             raise UserError(f"{count} of its labels are {label!r}")
@@ -152,7 +161,8 @@ def text_records(texts: Sequence[Text], first: int = 1) -> list[Record]:
     for number, text in enumerate(texts, start=first):
         if not isinstance(text, str) and len(text) != 2:
             raise UserError(
-                f"text {number}: a list of {amount(len(text), 'text')}; give a single text, or two"
+                f"text {number}: a list of {count_of(len(text), 'text')}; give a single text, or "
+                "two"
             )
     return [
         Record(text=first, text_pair=second, labels=None, source="text", line=number)
@@ -177,7 +187,7 @@ def text_inputs(*, pairs: bool | None) -> tuple[Input, ...]:
 def encode_texts(
     records: Iterable[Record],
     tokenizer: Tokenizer,
-    fit: Fit,
+    fit: LengthLimit,
     *,
     pairs: bool | None,
     labels: Callable[[Record], tuple[float, ...]] | None,
@@ -197,9 +207,9 @@ def encode_texts(
     """
     records, copies = tee(records)
     texts = (_text(item, pairs) for item in copies)
-    encoded = features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule)
+    encoded = features(texts, tokenizer, max_length=fit.max_length, rule=fit.long_text)
     for record in records:
-        with naming(record):
+        with locating_errors(record):
             fitted = next(encoded)
         if labels is None:
             yield fitted
@@ -208,7 +218,7 @@ def encode_texts(
             yield replace(fitted, pieces=[replace(piece, labels=values) for piece in fitted.pieces])
 
 
-def as_parts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
+def combine_texts(texts: Sequence[Fitted[Example]], labels: tuple[float, ...]) -> Fitted[Example]:
     """Combine several texts as the parts of one item.
 
     Args:
@@ -264,7 +274,7 @@ def start_encoder(
     torch.manual_seed(recipe.training.seed)
     tokenizer = load_encoder_tokenizer(data.model, data.revision)
     # A decoder trained by ``generate`` becomes an encoder: it may now attend to later tokens.
-    is_decoder = encodes(data.model, data.revision)
+    is_decoder = bidirectional_option(data.model, data.revision)
     model: Model = load_model(
         data.model,
         head=head,
@@ -277,21 +287,21 @@ def start_encoder(
         revision=data.revision,
     )
     if data.fresh_pooler:
-        renew_pooler(model)
+        reinitialize_pooler(model)
     return Start(
         tokenizer=tokenizer,
         model=model,
-        max_length=check_max_length(data.max_length or model.usual_positions, model.max_positions),
+        max_length=check_max_length(data.max_length or model.default_length, model.max_positions),
     )
 
 
-def learnt_labels(data: DataSettings) -> tuple[str, ...]:
+def pretrained_labels(data: DataSettings) -> tuple[str, ...]:
     """Return the labels of the model to start from, in order; empty if it has none."""
     config = read_config(resolve(data.model, data.revision))
     return tuple(getattr(config, "id2label", {}).values())
 
 
-def renew_pooler(model: Model) -> None:
+def reinitialize_pooler(model: Model) -> None:
     """Reinitialise the weights of a model's pooler.
 
     Raises:
@@ -302,10 +312,10 @@ def renew_pooler(model: Model) -> None:
         raise UserError(
             "--fresh-pooler: the model of this task has no pooler; leave the option out"
         )
-    model.renew(pooler)
+    model.reinitialize(pooler)
 
 
-def store_records(
+def encode_training_records(
     task: AnyTask,
     recipe: Recipe,
     start: Start,
@@ -326,7 +336,7 @@ def store_records(
         rule: the default treatment of texts that are too long; the recipe can override it.
         records: the records; default: all training records of the recipe.
     """
-    fit = Fit(max_length=start.max_length, rule=recipe.data.long_text or rule)
+    fit = LengthLimit(max_length=start.max_length, long_text=recipe.data.long_text or rule)
     if records is None:
         records = task.read(recipe.data.train, recipe.columns, labelled=True)
     texts = tokens = 0

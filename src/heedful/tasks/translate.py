@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Literal, Self, cast
 import torch
 from torch import Tensor
 
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted, Store, write_store
 from heedful.batches.collate import collate, token_labels
 from heedful.batches.parallel import cut_source, encode_pairs, to_example, token_ids
-from heedful.errors import UserError, amount
+from heedful.errors import UserError, count_of
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.files import new_folder
 from heedful.judging import Judge
 from heedful.losses import IGNORED
@@ -29,11 +29,11 @@ from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.reading import Record, Text
 from heedful.reading.parallel import (
-    Cleaning,
+    PairFilter,
     letter_shares,
-    look_swapped,
     read_pairs,
     read_sources,
+    sides_look_swapped,
 )
 from heedful.settings import (
     ColumnSettings,
@@ -45,9 +45,9 @@ from heedful.settings import (
 )
 from heedful.task import (
     Ability,
-    Fit,
     Forward,
     Input,
+    LengthLimit,
     Recipe,
     Say,
     Start,
@@ -56,9 +56,9 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks import translator
-from heedful.tasks.aims import generated as aims
 from heedful.tasks.answers.generated import best_texts
-from heedful.tasks.answers.translations import Translation, TranslationScores, link_words
+from heedful.tasks.answers.translations import Translation, TranslationScores, align_words
+from heedful.tasks.explanation_targets import generated as aims
 from heedful.tasks.generation import SEARCH_OPTIONS, GenerationOutput
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import text_records
@@ -83,9 +83,9 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         "coverage_penalty",
         "whole_words",
     }
-    two_sided: ClassVar[bool] = True
-    dev_beam: ClassVar[int] = 1
-    head_rate: ClassVar[float] = 1.0
+    has_target_tokens: ClassVar[bool] = True
+    eval_num_beams: ClassVar[int] = 1
+    head_lr_multiplier: ClassVar[float] = 1.0
     # Vaswani et al. 2017, section 5.3.
     betas: ClassVar[tuple[float, float]] = (0.9, 0.98)
     epsilon: ClassVar[float] = 1e-9
@@ -123,7 +123,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         return Input(name="text"), Input(name="beginning of the translation", optional=True)
 
     @classmethod
-    def decide(cls, recipe: Recipe) -> Self:
+    def from_training_data(cls, recipe: Recipe) -> Self:
         """Count the letters of both languages, and read all records once to find errors early.
 
         Raises:
@@ -143,7 +143,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             bleu_tokenize=bleu_tokenizer(record.text_pair or "" for record in sample),
         )
 
-    def scorable(self, records: Iterator[Record], say: Say) -> Iterator[Record]:
+    def drop_unscorable(self, records: Iterator[Record], say: Say) -> Iterator[Record]:
         """Skip pairs that are empty on both sides, and finally report how many were skipped."""
         count, first = 0, ""
         for record in records:
@@ -152,7 +152,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             else:
                 count, first = count + 1, first or record.where
         if count:
-            pairs = amount(count, "pair")
+            pairs = count_of(count, "pair")
             say(f"{pairs} passed over, empty on both sides (the first: {first})")
 
     def check(self, record: Record) -> None:
@@ -168,9 +168,9 @@ class Translate(Task[Record, GenerationOutput, Translation]):
                     "each text needs its translation"
                 )
 
-    def doubt(self, records: Sequence[Record]) -> str | None:
+    def warn_about(self, records: Sequence[Record]) -> str | None:
         """Return a warning if texts and translations look swapped, else None."""
-        if look_swapped(records, self.source_letters, self.target_letters):
+        if sides_look_swapped(records, self.source_letters, self.target_letters):
             return (
                 "by their letters, the texts look like what this run writes and their translations "
                 "like what it reads: are the files, or the columns, swapped?"
@@ -205,7 +205,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             model = load_model(
                 data.model, head="seq2seq", dropout=data.dropout, revision=data.revision
             )
-        if recipe.training.gradient_checkpointing and not model.can_recompute:
+        if recipe.training.gradient_checkpointing and not model.supports_checkpointing:
             raise _checkpointing_error()
         max_length = check_max_length(data.max_length, model.max_positions)
         return Start(tokenizer=tokenizer, model=model, max_length=max_length)
@@ -224,7 +224,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         if recipe.data.model is None and not vocabulary_folder.is_dir():
             with new_folder(vocabulary_folder) as vocabulary:
                 start.tokenizer.save_pretrained(vocabulary)
-        cleaning = Cleaning(max_tokens=start.max_length, max_ratio=recipe.options.max_ratio)
+        cleaning = PairFilter(max_tokens=start.max_length, max_ratio=recipe.options.max_ratio)
         pairs = encode_pairs(_counted_pairs(recipe, "tokenized"), start.tokenizer)
         write_store(
             folder / "train.arrow",
@@ -244,7 +244,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         return task, start, lambda epoch: store
 
     @classmethod
-    def clean_up(cls, recipe: Recipe) -> None:
+    def remove_resume_files(cls, recipe: Recipe) -> None:
         """Delete the tokenizer that was stored for resuming."""
         shutil.rmtree(recipe.run.out / VOCABULARY, ignore_errors=True)
 
@@ -252,7 +252,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         self,
         records: Iterable[Record],
         tokenizer: TranslationTokenizer,
-        fit: Fit,
+        fit: LengthLimit,
         *,
         labelled: bool,
     ) -> Iterator[Fitted[Example]]:
@@ -274,10 +274,10 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             parts: list[Sequence[int]] = []
             if not is_empty:
                 limit = fit.max_length - 1  # one less for the end-of-sequence token
-                parts = cut_source(record, source, tokenizer, limit=limit, rule=fit.rule)
+                parts = cut_source(record, source, tokenizer, limit=limit, rule=fit.long_text)
             if labelled and (len(parts) > 1 or len(target) > self.longest):
                 target = []
-            uses_all = is_empty or fit.rule == "window"
+            uses_all = is_empty or fit.long_text == "window"
             yield Fitted(
                 pieces=[
                     to_example(part, target if number == 0 else (), tokenizer)
@@ -312,12 +312,12 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         total: Tensor = output.loss
         return total
 
-    def count(self, batch: Batch) -> float:
+    def loss_divisor(self, batch: Batch) -> float:
         """Return the number of target tokens."""
         return float((batch.targets["labels"] != IGNORED).sum())
 
     @property
-    def taught_by(self) -> Literal["texts"]:
+    def teacher_output(self) -> Literal["texts"]:
         """A teacher generates the translations (Kim & Rush 2016, section 3.2)."""
         return "texts"
 
@@ -328,7 +328,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         if self.longest < 1:
             raise UserError(f"longest is {self.longest}; it must be at least 1")
 
-    def compute(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
         """Generate translations, and score reference translations."""
@@ -351,7 +351,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         if settings.alignments:
             source = [example.ids[:-1].tolist() for example in fitted.pieces]
             attention = [output.attention for output in outputs if output.attention is not None]
-            links = link_words(
+            links = align_words(
                 record.text,
                 source,
                 texts[0].text,
@@ -370,12 +370,12 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             tokens_used=fitted.tokens_used,
         )
 
-    def aim(
+    def explanation_target(
         self,
-        computed: Computed[Record, GenerationOutput, Translation],
+        computed: Answered[Record, GenerationOutput, Translation],
         target: str | None,
         tokenizer: TranslationTokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain a word of the translation, or the whole translation."""
         return aims.translated(computed, target, tokenizer)
 
@@ -383,7 +383,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         """Return a new, empty accumulator of scores."""
         return TranslationScores(self.bleu_tokenize)
 
-    def scored_by(self, settings: ScoreSettings) -> Self:
+    def with_score_settings(self, settings: ScoreSettings) -> Self:
         """Return a copy of the task with another tokenizer for BLEU."""
         return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
@@ -391,7 +391,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         """Return the judge of its answers."""
         return judges.generated(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
 
-    def card(self) -> str:
+    def model_card(self) -> str:
         """Describe the run for its model card."""
         return "Translates texts; trained on texts with their translations."
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from heedful.batches import Batch
 from heedful.decoding.search import Hypothesis
-from heedful.errors import UserError, amount
+from heedful.errors import UserError, count_of
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.rnn.presets import PRESETS as RNN_PRESETS
@@ -24,13 +24,13 @@ from heedful.reading import Record
 from heedful.settings import PredictSettings, TranslateSettings
 from heedful.tasks.generation import (
     GenerationOutput,
-    draw_numbers,
     known_scores,
-    real_tokens,
+    sampling_seeds,
     search_options,
+    unpadded_token_ids,
 )
 from heedful.tokens import TranslationTokenizer
-from heedful.tokens.learning import count_spaced, learn_translation
+from heedful.tokens.learning import count_strings_between_spaces, learn_translation
 
 Translator: TypeAlias = Transformer | RnnSearch
 
@@ -44,8 +44,8 @@ def learn_tokenizer(pairs: Iterable[Record], settings: TranslateSettings) -> Tra
     target: Counter[str] = Counter()
     stream = iter(pairs)
     while chunk := list(islice(stream, _CHUNK_SIZE)):
-        source.update(count_spaced(record.text for record in chunk))
-        target.update(count_spaced(record.text_pair or "" for record in chunk))
+        source.update(count_strings_between_spaces(record.text for record in chunk))
+        target.update(count_strings_between_spaces(record.text_pair or "" for record in chunk))
     return learn_translation(
         source, target, size=settings.vocab_size, separate=settings.separate_vocabularies
     )
@@ -121,7 +121,7 @@ def _search(
     longest_prefix = max(map(len, prefixes or []), default=0)
     if longest_prefix >= options.max_new_tokens:
         raise UserError(
-            f"--prefix has {amount(longest_prefix, 'token')}, and at most "
+            f"--prefix has {count_of(longest_prefix, 'token')}, and at most "
             f"{options.max_new_tokens:,} are written, the ending one included: give a shorter one, "
             "or a larger --max-new-tokens"
         )
@@ -129,7 +129,7 @@ def _search(
         batch.inputs["input_ids"],
         batch.inputs.get("attention_mask"),
         search=options,
-        numbers=draw_numbers(real_tokens(batch)),
+        numbers=sampling_seeds(unpadded_token_ids(batch)),
         prefixes=prefixes,
     )
 

@@ -58,19 +58,19 @@ class AddedTokens:
         }
         """Single-character tokens that match regardless of their neighbours."""
         self._find_other = _pattern({*early, *late} - self.letters).search
-        self.take_neighbours = bool(special.single_word)
+        self.need_whole_words = bool(special.single_word)
         """Whether any token matches only as a whole word."""
         self.take_spaces = bool(special.lstrip or special.rstrip)
         """Whether any token absorbs the white space beside it."""
 
-    def are_in(self, text: str) -> bool:
+    def may_contain(self, text: str) -> bool:
         """Return whether a text may contain added tokens."""
         # Searching for a first character is much faster than searching for a token.
         return self._find_start(text) is not None and any(
             one.pattern.search(text) for one in self._passes
         )
 
-    def others_are_in(self, text: str) -> bool:
+    def may_contain_others(self, text: str) -> bool:
         """Return whether a text may contain added tokens other than `letters`."""
         return self._find_other(text) is not None
 
@@ -112,7 +112,7 @@ class AddedTokens:
             yield Part(last_end, part.stop, None)
 
 
-def bare(text: str, part: Part) -> Part:
+def without_white_space(text: str, part: Part) -> Part:
     """Return a token's part without the white space it absorbed."""
     matched = text[part.start : part.stop]
     start = part.start + len(matched) - len(matched.lstrip(_STRIPPED))

@@ -8,7 +8,7 @@ change. The compiled reference counts in the same way, so offsets match it exact
 from collections.abc import Callable
 
 from heedful.tokens.characters import combining_class
-from heedful.tokens.clusters import clusters, composition, decomposed
+from heedful.tokens.clusters import clusters, compose, decompose
 from heedful.tokens.normalize import Sourced
 
 Changes = list[tuple[str, int]]
@@ -16,7 +16,7 @@ _MAX_CLUSTER = 5
 """UTF-8 bytes of the longest cluster for which the reference looks up a rule."""
 
 
-def placed(changes: Changes, sources: list[int]) -> Sourced:
+def apply_changes(changes: Changes, sources: list[int]) -> Sourced:
     """Return the text that changes produce, and the source of each of its characters.
 
     Args:
@@ -31,7 +31,7 @@ def placed(changes: Changes, sources: list[int]) -> Sourced:
     return "".join(character for character, _ in changes), new_sources
 
 
-def with_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, int]:
+def apply_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, int]:
     """Apply normalisation rules like the compiled reference.
 
     SentencePiece looks up the longest string with a rule. The reference looks up each character
@@ -72,12 +72,12 @@ def with_rules(text: str, image: Callable[[str], str | None]) -> tuple[Changes, 
     return changes, dropped
 
 
-def in_normal_form(text: str, *, compatible: bool, composed: bool) -> Changes:
+def to_normal_form(text: str, *, compatible: bool, composed: bool) -> Changes:
     """Decompose a text, order its marks canonically, and compose it if ``composed``."""
     changes: Changes = []
     marks: list[tuple[int, str, int]] = []
     for character in text:
-        for part_index, part in enumerate(decomposed(character, compatible=compatible)):
+        for part_index, part in enumerate(decompose(character, compatible=compatible)):
             mark_class = combining_class(part)
             if mark_class:
                 marks.append((mark_class, part, min(part_index, 1)))
@@ -102,7 +102,7 @@ def _composed(changes: Changes) -> Changes:
     for character, number in changes:
         mark_class = combining_class(character)
         if base >= 0 and (mark_class > last_class or len(composed) == base + 1):
-            combined = composition(composed[base][0], character)
+            combined = compose(composed[base][0], character)
             if combined:
                 composed[base] = combined, composed[base][1] + number - 1
                 continue

@@ -83,7 +83,7 @@ class BertTokenizer(ModelTokenizer):
                 middle=(end,) * kind.separators,
                 end=(end,),
                 second_type=kind.second_type,
-                tells_types=kind.token_types,
+                uses_token_types=kind.token_types,
             ),
             token_types=kind.token_types,
             model_max_length=model_max_length,

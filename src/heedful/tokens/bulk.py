@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, PieceArrays, bounds_of, joined, ranges
 from heedful.tokens.encoder import ChunkPieces
-from heedful.tokens.keys import MAX_LETTERS
 from heedful.tokens.lexicon import Entries, Lexicon
 from heedful.tokens.pieces import PieceLists
+from heedful.tokens.word_keys import MAX_KEY_BYTES
 
 BLOCK = 2**17
 """Characters per block, small enough that the arrays stay in the processor's cache."""
-_END = " " * MAX_LETTERS
+_END = " " * MAX_KEY_BYTES
 _STEP = 256
 """Characters of the first range that is searched for a position to cut a long part."""
 _HARD_SHARE = 8
@@ -70,7 +70,7 @@ class WordSplitter(Protocol):
 
         Args:
             texts: the R texts of the block.
-            block: a separator and a text, R times, then a separator and `MAX_LETTERS` spaces.
+            block: a separator and a text, R times, then a separator and `MAX_KEY_BYTES` spaces.
             text_starts: start of each text, and of a hypothetical next text. Shape (R + 1,).
         """
 
@@ -124,7 +124,7 @@ class BulkEncoder:
         lengths = np.array([len(one) for one in texts], np.int64)
         text_starts = len(separator) + bounds_of(lengths + len(separator))
         words = self._splitter.words(texts, block, text_starts)
-        self._lexicon.make_room(len(words.starts))
+        self._lexicon.ensure_capacity(len(words.starts))
         if len(words.hard_starts) * _HARD_SHARE > len(words.starts):
             return self._plain(texts, located).arrays()
         numbers, starts = self._numbers(words), words.starts
@@ -141,7 +141,7 @@ class BulkEncoder:
     def _numbers(self, words: BlockWords) -> Indices:
         """Return the lexicon number of each word; meaningless for words in hard chunks."""
         numbers = words.numbers
-        looked_up = np.flatnonzero((numbers < 0) & (words.sizes <= MAX_LETTERS))
+        looked_up = np.flatnonzero((numbers < 0) & (words.sizes <= MAX_KEY_BYTES))
         numbers[looked_up] = self._lexicon.numbers(
             words.symbols, words.places[looked_up], words.sizes[looked_up]
         )
@@ -181,7 +181,7 @@ def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
     yield texts[first:]
 
 
-def parts_at(cut: Callable[[str, int, int], int], text: str, longest: int) -> list[slice]:
+def cut_into_parts(cut: Callable[[str, int, int], int], text: str, longest: int) -> list[slice]:
     """Cut a text into parts of at most ``longest`` characters, or longer if it cannot be cut.
 
     Args:

@@ -12,15 +12,15 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, ClassVar
 
 from heedful.errors import UserError
-from heedful.tokens.added import AddedTokens, bare
+from heedful.tokens.added import AddedTokens, without_white_space
 from heedful.tokens.bpe import ALPHABET, BytePairs, spelled
 from heedful.tokens.characters import LETTERS, NUMBERS, WHITE_SPACE
 from heedful.tokens.encoder import (
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
+    ChunkCache,
     ChunkPieces,
-    LateBulk,
-    Memory,
+    LazyBulkEncoder,
     pieces_of_chunks,
 )
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
@@ -88,15 +88,15 @@ class ByteLevelEncoder:
         self._added = AddedTokens(vocabulary)
         self._tokens = vocabulary.tokens
         self._pairs = BytePairs(vocabulary.ids, merges, source=vocabulary.source)
-        self._words = Memory(self._ids_of_word, MAX_WORDS)
-        self._word_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        self._words = ChunkCache(self._ids_of_word, MAX_WORDS)
+        self._word_pieces = ChunkCache(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
         # The array encoder recognizes an added token only by its own text.
-        pays = not (self._added.take_neighbours or (self._added.take_spaces and not trim_offsets))
-        self._bulk = LateBulk(self._build_bulk, pays=pays)
-        self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
-        self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
-        self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
-        self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
+        pays = not (self._added.need_whole_words or (self._added.take_spaces and not trim_offsets))
+        self._bulk = LazyBulkEncoder(self._build_bulk, pays=pays)
+        self._first_ids = ChunkCache(partial(self._ids_of, ""), MAX_CHUNKS)
+        self._spaced_ids = ChunkCache(partial(self._ids_of, " "), MAX_CHUNKS)
+        self._first_pieces = ChunkCache(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        self._spaced_pieces = ChunkCache(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
     def batch(self, texts: Sequence[str], *, located: bool) -> PieceBatch:
         """Return the pieces of all texts, with offsets if ``located``."""
@@ -129,7 +129,7 @@ class ByteLevelEncoder:
         starts: list[int] = []
         for one in self._added.split(text):
             if one.token is not None:
-                start, stop, _ = bare(text, one) if self._trim else one
+                start, stop, _ = without_white_space(text, one) if self._trim else one
                 chunks.append(self._token_pieces(one.token, stop - start))
                 starts.append(start)
                 continue
@@ -168,7 +168,7 @@ class ByteLevelEncoder:
         return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
 
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        has_added = self._added.are_in
+        has_added = self._added.may_contain
         return [
             self._split_ids(text) if has_added(text) else self._part_ids(text) for text in texts
         ]

@@ -9,14 +9,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.tokens.added import AddedTokens, bare
+from heedful.tokens.added import AddedTokens, without_white_space
 from heedful.tokens.arrays import Indices, bounds_of
 from heedful.tokens.bpe import BytePairs
-from heedful.tokens.bulk import BlockWords, parts_at
+from heedful.tokens.bulk import BlockWords, cut_into_parts
 from heedful.tokens.characters import LETTERS, NUMBERS, WHITE_SPACE
-from heedful.tokens.keys import MAX_LETTERS, Keys
 from heedful.tokens.lexicon import Entries, Lexicon
-from heedful.tokens.merges import ManyMerges
+from heedful.tokens.merges import VectorizedMerges
+from heedful.tokens.word_keys import MAX_KEY_BYTES, Keys
 
 _LETTER, _NUMBER, _OTHER, _BLANK, _SPACE, _BORDER = range(6)
 """Character classes. Classes below `_BLANK` form words; a border is outside any text."""
@@ -44,17 +44,17 @@ class ByteLevelSplitter:
 
     def are_whole(self, texts: Sequence[str]) -> bool:
         """See `WordSplitter`."""
-        return not any(map(self._added.are_in, texts))
+        return not any(map(self._added.may_contain, texts))
 
     def parts(self, text: str, longest: int) -> list[slice]:
         """See `WordSplitter`."""
         parts: list[slice] = []
         for part in self._added.split(text):
             if part.token is None:
-                sub_parts = parts_at(_last_cut, text[part.start : part.stop], longest)
+                sub_parts = cut_into_parts(_last_cut, text[part.start : part.stop], longest)
                 parts += [slice(part.start + one.start, part.start + one.stop) for one in sub_parts]
             else:
-                start, stop, _ = bare(text, part)
+                start, stop, _ = without_white_space(text, part)
                 parts.append(slice(start, stop))
         return parts
 
@@ -75,7 +75,7 @@ class ByteLevelSplitter:
             self._numbers[texts[index]] for index in special
         ]
         symbols, places, sizes = _spelt(block, codes, starts, ends)
-        hard = (sizes > MAX_LETTERS) & (numbers < 0)
+        hard = (sizes > MAX_KEY_BYTES) & (numbers < 0)
         unusual = np.flatnonzero((codes == 0) | ((codes >= 0xD800) & (codes < 0xE000)))
         if unusual.size:
             hard[np.searchsorted(starts, unusual, side="right") - 1] = True
@@ -123,7 +123,7 @@ def byte_lexicon(added: AddedTokens, pairs: BytePairs, *, trim: bool) -> Lexicon
         ends=np.array([*map(len, added.ids)], np.int64),
     )
     none = np.zeros(0, np.uint64)
-    merges = ManyMerges(pairs, trim=trim)
+    merges = VectorizedMerges(pairs, trim=trim)
     return Lexicon(known, Keys(none, none), np.zeros(0, np.int64), merges.cut)
 
 

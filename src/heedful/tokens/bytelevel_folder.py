@@ -12,18 +12,18 @@ from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
     TokenizerFiles,
-    agreed,
+    added_token_entries,
     check_config,
-    compiled_part,
-    compiled_tokens,
+    checked_value,
+    consistent_value,
     content_of,
-    described_entries,
     input_names,
+    json_part,
+    json_tokens,
     read_files,
     read_max_length,
     read_special,
     special_entries,
-    typed,
 )
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.vocabulary import (
@@ -161,12 +161,12 @@ def read_settings(
         ("trim_offsets", "post_processor", kind.processor),
     ):
         if values[key] is None:
-            values[key] = agreed(files, key, compiled_part(files, part, name), key)
+            values[key] = consistent_value(files, key, json_part(files, part, name), key)
     if values["model_max_length"] is None:
         values["model_max_length"] = read_max_length(files)
     key = "clean_up_tokenization_spaces"
     if values[key] is None:
-        values[key] = typed(files.config_path, files.config, key, (bool,))
+        values[key] = checked_value(files.config_path, files.config, key, (bool,))
     return ByteLevelSettings(**values)
 
 
@@ -211,9 +211,9 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
 
 def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Path]:
     """Return the tokens in the order of their ids, the merges, and the file of the tokens."""
-    path, model = files.compiled_path, compiled_part(files, "model", "BPE")
-    ids = compiled_tokens(files, model)
-    merges = _compiled_merges(path, typed(path, model, "merges", (list,)) or [])
+    path, model = files.compiled_path, json_part(files, "model", "BPE")
+    ids = json_tokens(files, model)
+    merges = _compiled_merges(path, checked_value(path, model, "merges", (list,)) or [])
     vocabulary, pairs = files.folder / VOCABULARY, files.folder / MERGES
     if ids and not (vocabulary.is_file() and pairs.is_file()):
         return tokens_in_order(ids, source=str(path)), merges, path
@@ -230,7 +230,7 @@ def _tokens_and_merges(files: TokenizerFiles) -> tuple[list[str], list[Pair], Pa
 def holds(folder: Path, kind: ByteLevelKind) -> bool:
     """Return whether a folder's vocabulary contains the tokens that surround a kind's texts."""
     files = read_files(folder)
-    ids = compiled_tokens(files, compiled_part(files, "model", "BPE"))
+    ids = json_tokens(files, json_part(files, "model", "BPE"))
     if not ids and (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
         ids = read_ids(folder / VOCABULARY)
     return {kind.special.cls_token, kind.special.sep_token} <= ids.keys()
@@ -275,7 +275,7 @@ def write_folder(
         del special["cls_token"], special["sep_token"]
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
-    described = described_entries(vocabulary)
+    described = added_token_entries(vocabulary)
     names = input_names(told=told, usual=kind.token_types)
     config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)

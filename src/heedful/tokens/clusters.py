@@ -94,7 +94,7 @@ _CONTROLS = Ranges(
 )
 """Characters that are always a cluster of their own."""
 
-JOINED = frozenset({*EXTENDING, *_PREPENDED, ord("\r")})
+IN_CLUSTERS = frozenset({*EXTENDING, *_PREPENDED, ord("\r")})
 """Characters that may share a cluster with others. Syllables, flags and emoji are not included:
 their clusters have at least six bytes, so the reference looks up each character separately."""
 
@@ -133,7 +133,7 @@ def cut_at_spaces(text: str) -> list[str]:
     return text.split(" ") if text.isascii() else _find_cuts(text)
 
 
-def decomposed(character: str, *, compatible: bool) -> str:
+def decompose(character: str, *, compatible: bool) -> str:
     """Return the decomposition of a character in Unicode 9.
 
     Args:
@@ -147,7 +147,7 @@ def decomposed(character: str, *, compatible: bool) -> str:
     return unicodedata.normalize("NFKD", character) if known else character
 
 
-def composition(first: str, second: str) -> str:
+def compose(first: str, second: str) -> str:
     """Return the composition of two characters in Unicode 9, or an empty string."""
     combined = unicodedata.normalize("NFC", first + second)
     known = len(combined) == 1 and (combined <= "\uffff" or decomposition(combined) != combined)

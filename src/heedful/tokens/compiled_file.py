@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.tokens.folder import TokenizerFiles, typed
+from heedful.tokens.folder import TokenizerFiles, checked_value
 from heedful.tokens.layout import PairLayout
 
 
@@ -21,7 +21,7 @@ def check_parts(files: TokenizerFiles, fixed: Mapping[str, Mapping[str, tuple[An
     """
     path = files.compiled_path
     for name, keys in fixed.items():
-        part = typed(path, files.compiled, name, (dict,))
+        part = checked_value(path, files.compiled, name, (dict,))
         if part is None:
             kinds = keys["type"]
             if name in files.compiled and None not in kinds:
@@ -53,7 +53,7 @@ def check_layout(
     if "post_processor" not in files.compiled:
         return
     path = files.compiled_path
-    part = typed(path, files.compiled, "post_processor", (dict,)) or {}
+    part = checked_value(path, files.compiled, "post_processor", (dict,)) or {}
     match part.get("type"):
         case "RobertaProcessing" | "BertProcessing" as kind:
             separators = 2 if kind == "RobertaProcessing" else 1

@@ -26,7 +26,7 @@ MAX_LOCATED_CHUNKS = 2**16
 
 BULK = 2**13
 """Minimum number of characters in a batch to encode it with array operations."""
-BEFORE_BULK = 2**15
+MIN_BULK_CHARACTERS = 2**15
 """Number of characters in batches of at least this size before the array encoder is built."""
 _OFFSETS_WEIGHT = 4
 """Weight of a character with offsets, since encoding texts one by one is slower with offsets."""
@@ -64,7 +64,7 @@ class PieceEncoder(Protocol):
         """
 
 
-class Memory(dict[str, T], Generic[T]):
+class ChunkCache(dict[str, T], Generic[T]):
     """A cache of a function's value for each chunk.
 
     Clearing it changes no result, since a value depends only on its chunk.
@@ -78,13 +78,13 @@ class Memory(dict[str, T], Generic[T]):
         self._make = make
         self._limit = limit
 
-    def remember(self, values: Mapping[str, T]) -> None:
+    def store(self, values: Mapping[str, T]) -> None:
         """Store values that were computed elsewhere; at most the first ``limit`` of them."""
         if len(self) + len(values) > self._limit:
             self.clear()
         self |= islice(values.items(), self._limit)
 
-    def forget(self, chunks: Iterable[str]) -> None:
+    def discard(self, chunks: Iterable[str]) -> None:
         """Remove chunks from the cache, if present."""
         for chunk in chunks:
             self.pop(chunk, None)
@@ -98,7 +98,7 @@ class Memory(dict[str, T], Generic[T]):
         return value
 
 
-class LateBulk:
+class LazyBulkEncoder:
     """Encodes batches of texts with array operations (`bulk.py`), once that pays off.
 
     The array encoder is built after enough texts have come. It is not pickled for other processes.
@@ -124,7 +124,7 @@ class LateBulk:
         if size < BULK or not self._pays:
             return None
         self._size += size
-        if self._size < BEFORE_BULK:
+        if self._size < MIN_BULK_CHARACTERS:
             return None
         if self.encoder is None:
             self.encoder = self._make()

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import UserError
-from heedful.files import read_json_if_there
+from heedful.files import read_json_or_empty
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 CONFIG = "tokenizer_config.json"
 SPECIAL = "special_tokens_map.json"
-COMPILED = "tokenizer.json"
+TOKENIZER_JSON = "tokenizer.json"
 ADDED = "added_tokens.json"
 
 ANY_CLASS = "PreTrainedTokenizer"
@@ -33,7 +33,7 @@ _SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
 TYPES = "token_type_ids"
 """The name of token types in the results of calls and in files."""
 
-MORE = "additional_special_tokens"
+ADDITIONAL = "additional_special_tokens"
 """The key of special tokens without a name."""
 
 
@@ -55,7 +55,7 @@ class TokenizerFiles:
     @property
     def compiled_path(self) -> Path:
         """The path of ``tokenizer.json``, for messages."""
-        return self.folder / COMPILED
+        return self.folder / TOKENIZER_JSON
 
 
 def read_files(folder: Path) -> TokenizerFiles:
@@ -64,8 +64,8 @@ def read_files(folder: Path) -> TokenizerFiles:
     Raises:
         UserError: a file is damaged, or its path exists but is not a file.
     """
-    names = (CONFIG, SPECIAL, COMPILED, ADDED)
-    config, special, compiled, added = (read_json_if_there(folder / name) for name in names)
+    names = (CONFIG, SPECIAL, TOKENIZER_JSON, ADDED)
+    config, special, compiled, added = (read_json_or_empty(folder / name) for name in names)
     return TokenizerFiles(
         folder=folder, config=config, special=special, compiled=compiled, added=added
     )
@@ -93,7 +93,7 @@ def check_config(
         raise UserError(f"{path}: tokenizer_class {name!r} is another kind than {min(classes)!r}")
 
 
-def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
+def checked_value(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ...]) -> Any:
     """Return the value of a key in a file, or None if it is missing.
 
     Raises:
@@ -105,7 +105,9 @@ def typed(path: Path, values: Mapping[str, Any], key: str, kinds: tuple[type, ..
     return value
 
 
-def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compiled_key: str) -> Any:
+def consistent_value(
+    files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compiled_key: str
+) -> Any:
     """Return the value of a Boolean setting that must be the same in two files.
 
     Args:
@@ -117,12 +119,12 @@ def agreed(files: TokenizerFiles, key: str, compiled: Mapping[str, Any], compile
     Raises:
         UserError: the values differ, or one is not a Boolean.
     """
-    value = typed(files.config_path, files.config, key, (bool,))
-    other = typed(files.compiled_path, compiled, compiled_key, (bool,))
+    value = checked_value(files.config_path, files.config, key, (bool,))
+    other = checked_value(files.compiled_path, compiled, compiled_key, (bool,))
     if value is not None and other is not None and value != other:
         raise UserError(
-            f"{files.config_path} says {key} {value}, {COMPILED} beside it says {compiled_key} "
-            f"{other}; mend one of them"
+            f"{files.config_path} says {key} {value}, {TOKENIZER_JSON} beside it says "
+            f"{compiled_key} {other}; mend one of them"
         )
     return other if value is None else value
 
@@ -135,7 +137,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     """
     # The first releases used another name.
     key = "model_max_length" if "model_max_length" in files.config else "max_len"
-    length: float | None = typed(files.config_path, files.config, key, (int, float))
+    length: float | None = checked_value(files.config_path, files.config, key, (int, float))
     if length is None or length >= _LARGEST_LENGTH:
         return None
     if not length >= 1 or length != int(length):  # NaN fails every comparison
@@ -143,13 +145,13 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     return int(length)
 
 
-def tells_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
     """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
         UserError: the file does not contain a list of names.
     """
-    names = typed(files.config_path, files.config, "model_input_names", (list,))
+    names = checked_value(files.config_path, files.config, "model_input_names", (list,))
     if names is not None:
         return TYPES in names
     # The reference's generic class passes token types if its rows have more than one.
@@ -163,15 +165,15 @@ def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
     return {} if told == usual else {"model_input_names": names}
 
 
-def compiled_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
+def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
     """Return a part of ``tokenizer.json``; empty if it is missing or of another kind."""
-    part: dict[str, Any] = typed(files.compiled_path, files.compiled, key, (dict,)) or {}
+    part: dict[str, Any] = checked_value(files.compiled_path, files.compiled, key, (dict,)) or {}
     return part if _kind(part) == kind else {}
 
 
-def compiled_kind(files: TokenizerFiles) -> str | None:
+def json_model_type(files: TokenizerFiles) -> str | None:
     """Return the kind of model that splits words in ``tokenizer.json``, or None if unspecified."""
-    return _kind(typed(files.compiled_path, files.compiled, "model", (dict,)) or {})
+    return _kind(checked_value(files.compiled_path, files.compiled, "model", (dict,)) or {})
 
 
 def _kind(part: Mapping[str, Any]) -> str | None:
@@ -180,10 +182,10 @@ def _kind(part: Mapping[str, Any]) -> str | None:
     return "Unigram" if kind is None and isinstance(part.get("vocab"), list) else kind
 
 
-def compiled_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str, int]:
+def json_tokens(files: TokenizerFiles, model: Mapping[str, Any]) -> dict[str, int]:
     """Return token -> id of the model in a ``tokenizer.json``; empty without a model."""
     path = files.compiled_path
-    ids: dict[str, int] = typed(path, model, "vocab", (dict,)) or {}
+    ids: dict[str, int] = checked_value(path, model, "vocab", (dict,)) or {}
     if set(map(type, ids.values())) - {int}:
         raise UserError(f"{path}: its vocabulary has ids that are not whole numbers")
     return ids
@@ -258,7 +260,7 @@ def read_special(
 def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
     """Return the special tokens in the files: name -> token."""
     chosen: dict[str, Any] = {}
-    for name in [*SpecialTokens().named(), MORE]:
+    for name in [*SpecialTokens().named(), ADDITIONAL]:
         ours, theirs = content_of(files.config.get(name)), content_of(files.special.get(name))
         if ours is not None and theirs is not None and ours != theirs:
             raise UserError(
@@ -267,7 +269,7 @@ def _special_tokens(files: TokenizerFiles) -> dict[str, Any]:
         value = theirs if ours is None else ours
         if value is None:
             continue
-        if isinstance(value, tuple) != (name == MORE):
+        if isinstance(value, tuple) != (name == ADDITIONAL):
             raise UserError(f"{files.folder}: {name} {value!r} is a {type(value).__name__}")
         chosen[name] = value
     return chosen
@@ -283,8 +285,8 @@ def content_of(value: Any) -> Any:
 def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
     """Return the file, the id and the description of each token that the files describe."""
     config, compiled = files.config_path, files.compiled_path
-    decoder = typed(config, files.config, "added_tokens_decoder", (dict,)) or {}
-    entries = typed(compiled, files.compiled, "added_tokens", (list,)) or []
+    decoder = checked_value(config, files.config, "added_tokens_decoder", (dict,)) or {}
+    entries = checked_value(compiled, files.compiled, "added_tokens", (list,)) or []
     ids = [entry.get("id") if isinstance(entry, dict) else None for entry in entries]
     return [
         *((config, token_id, entry) for token_id, entry in decoder.items()),
@@ -336,7 +338,7 @@ def _switched(files: TokenizerFiles, switch: str) -> dict[str, bool]:
     """
     named = {**files.config, **files.special}
     entries = [named.get(name) for name in SpecialTokens().named()]
-    entries += [*(files.config.get(MORE) or ()), *(files.special.get(MORE) or ())]
+    entries += [*(files.config.get(ADDITIONAL) or ()), *(files.special.get(ADDITIONAL) or ())]
     entries += [entry for _, _, entry in reversed(_entries(files))]  # the last one wins
     return {
         entry["content"]: bool(entry.get(switch))
@@ -352,11 +354,11 @@ def special_entries(vocabulary: Vocabulary) -> dict[str, Any]:
         # The reference would add the mask to the vocabulary, beyond the model's embeddings.
         del special["mask_token"]
     if vocabulary.special.additional_special_tokens:
-        special[MORE] = list(vocabulary.special.additional_special_tokens)
+        special[ADDITIONAL] = list(vocabulary.special.additional_special_tokens)
     return special
 
 
-def described_entries(vocabulary: Vocabulary) -> dict[str, Any]:
+def added_token_entries(vocabulary: Vocabulary) -> dict[str, Any]:
     """Return the descriptions of all tokens that are never split, by id.
 
     Without descriptions, the reference guesses the options of special tokens.

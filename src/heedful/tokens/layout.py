@@ -20,9 +20,9 @@ class PairLayout:
     end: tuple[int, ...] = ()
     second_type: int = 0
     """Token type of a second text and its ``end`` tokens; all other tokens have type 0."""
-    tells_types: bool = True
+    uses_token_types: bool = True
     """Whether models receive token types. Otherwise all tokens have the same type."""
-    tells_alone: bool = False
+    types_single_texts: bool = False
     """Whether models also receive the types of single texts. For most models type 0 is the same as
     no type; GPT-2 adds the embedding of word 0."""
     closing_type: int | None = None
@@ -36,7 +36,7 @@ class PairLayout:
         """Return the number of special tokens in a row."""
         return len(self.begin) + len(self.end) + (len(self.middle) if pair else 0)
 
-    def bare(self) -> "PairLayout":
+    def without_special_tokens(self) -> "PairLayout":
         """Return the layout of rows without special tokens."""
         return replace(self, begin=(), middle=(), end=(), closing_type=None)
 
@@ -72,11 +72,11 @@ class PairLayout:
 
         None if the model receives no tokens of type 1.
         """
-        return self.second_start(first) if self.second_type and self.tells_types else None
+        return self.second_start(first) if self.second_type and self.uses_token_types else None
 
-    def alone_split(self, length: int) -> int | None:
+    def single_type_split(self, length: int) -> int | None:
         """Return the `type_split` of a single text in a row of this length: its end, or None."""
-        return length if self.tells_alone and self.tells_types else None
+        return length if self.types_single_texts and self.uses_token_types else None
 
     def types(self, first: int, second: int | None = None) -> list[int]:
         """Return the token types of a row, given the lengths of its texts."""

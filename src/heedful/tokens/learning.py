@@ -18,13 +18,13 @@ from heedful.extras import missing
 from heedful.tokens.bpe import ALPHABET, Pair
 from heedful.tokens.bytelevel_folder import GPT2_KIND, ROBERTA
 from heedful.tokens.normalize import Normalizer
-from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.plain_splitting import WORD_START
 from heedful.tokens.text import BYTES, EOS, MAX_PIECE, PAD, SPACE, UNKNOWN, TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens
 from heedful.tokens.wordpiece import MAX_WORD, PREFIX
 
-LEAST = 2
+MIN_FREQUENCY = 2
 """Minimum frequency of a pair of pieces to be merged."""
 
 _RARE_STEP = 1e-4
@@ -47,7 +47,7 @@ _ROBERTA_FIRST = (ROBERTA.cls_token, ROBERTA.pad_token, ROBERTA.sep_token, ROBER
 """The first tokens of RoBERTa's vocabularies, and of XLM-RoBERTa's."""
 
 
-BYTES_AROUND: dict[str, tuple[tuple[str, ...], str]] = {
+BYTE_LEVEL_FRAMINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "roberta": (_ROBERTA_FIRST, ROBERTA.mask_token),
     "gpt2": ((), GPT2_KIND.special.sep_token),
     "deberta": (("[PAD]", "[CLS]", "[SEP]", "[UNK]"), "[MASK]"),
@@ -171,13 +171,13 @@ def learn_bytes(
     Args:
         texts: the texts.
         size: number of tokens; fewer if no pair is left to merge.
-        arch: a family in ``BYTES_AROUND``.
+        arch: a family in ``BYTE_LEVEL_FRAMINGS``.
 
     Raises:
         UserError: ``size`` has no room for the bytes, or the ``tokenizers`` library is not
             installed.
     """
-    special, last = BYTES_AROUND[arch]
+    special, last = BYTE_LEVEL_FRAMINGS[arch]
     floor = len(special) + len(ALPHABET) + 1
     if size < floor:
         raise UserError(
@@ -192,7 +192,7 @@ def learn_bytes(
     learner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
         vocab_size=size - 1,
-        min_frequency=LEAST,
+        min_frequency=MIN_FREQUENCY,
         special_tokens=list(special),
         initial_alphabet=sorted(ALPHABET),
         show_progress=False,
@@ -300,12 +300,12 @@ def _normalizer() -> Any:
             normalizers.Nmt(),
             normalizers.NFKC(),
             normalizers.Strip(left=False, right=True),
-            normalizers.Replace(Regex(" {2,}"), UNDERLINE),
+            normalizers.Replace(Regex(" {2,}"), WORD_START),
         ]
     )
 
 
-def count_spaced(texts: Iterable[str]) -> Counter[str]:
+def count_strings_between_spaces(texts: Iterable[str]) -> Counter[str]:
     """Count the strings between spaces, from which the pieces for translation are learnt."""
     counts: Counter[str] = Counter()
     for text in texts:
@@ -360,7 +360,7 @@ def learn_translation(
     """Learn the tokenizers of a translation model from the word counts of both sides.
 
     Args:
-        source: word counts of the source texts, from `count_spaced`.
+        source: word counts of the source texts, from `count_strings_between_spaces`.
         target: word counts of the target texts.
         size: number of tokens of the vocabulary, or of each one with ``separate``.
         separate: whether each side has a separate vocabulary.
@@ -416,7 +416,7 @@ def _trained(
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        min_frequency=LEAST,
+        min_frequency=MIN_FREQUENCY,
         special_tokens=first,  # they get the first ids, in this order
         initial_alphabet=letters,
         limit_alphabet=len(letters),  # excludes all other characters

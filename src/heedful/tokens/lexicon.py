@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, bounds_of
-from heedful.tokens.keys import Keys, KeyTable, distinct, keys_at
+from heedful.tokens.word_keys import Keys, KeyTable, distinct, keys_at
 
-MAX_REMEMBERED = 2**17
+MAX_CACHED = 2**17
 """Number of words to cache besides the known words, before the cache is cleared."""
 _REACH = 64
 """Maximum probing distance of a cached word."""
 
-Cuts = tuple[Indices, Indices, Indices, Indices]
+WordPieces = tuple[Indices, Indices, Indices, Indices]
 """The pieces of W words, N in all: the number of pieces of each word, (W,), and the id, start and
 end of each piece, (N,). Starts and ends are characters in the word."""
 
@@ -90,24 +90,24 @@ class Lexicon:
         known: Entries,
         keys: Keys,
         numbers: Indices,
-        cut: Callable[[Keys, Indices], Cuts],
+        cut: Callable[[Keys, Indices], WordPieces],
     ) -> None:
         self._known = known
         self._known_keys = keys, numbers
         self._cut = cut
-        self.forget()
+        self.clear()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Clear the cache, except for the known words."""
         empty = np.zeros(0, np.int64)
         self.entries = self._known.extended(empty, empty, empty, empty)  # allocates room
-        self._table = KeyTable(len(self._known) + MAX_REMEMBERED)
+        self._table = KeyTable(len(self._known) + MAX_CACHED)
         self._table.add(*self._known_keys)
 
-    def make_room(self, count: int) -> None:
-        """Ensure room for ``count`` more words, at most `MAX_REMEMBERED`."""
-        if len(self.entries) + count > len(self._known) + MAX_REMEMBERED:
-            self.forget()
+    def ensure_capacity(self, count: int) -> None:
+        """Ensure room for ``count`` more words, at most `MAX_CACHED`."""
+        if len(self.entries) + count > len(self._known) + MAX_CACHED:
+            self.clear()
 
     def numbers(self, symbols: NDArray[np.uint8], starts: Indices, sizes: Indices) -> Indices:
         """Return the number of each word of a text, which is its index in `entries`.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import UserError, did_you_mean
-from heedful.files import read_json_if_there
+from heedful.files import read_json_or_empty
 from heedful.sources import resolve
 from heedful.tokens import bytelevel_folder, translation, unigram_folder, wordpiece_folder
 from heedful.tokens.albert import AlbertTokenizer
@@ -20,10 +20,10 @@ from heedful.tokens.big_bird import BigBirdTokenizer
 from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
 from heedful.tokens.folder import (
     ANY_CLASS,
-    COMPILED,
     CONFIG,
-    compiled_kind,
-    compiled_part,
+    TOKENIZER_JSON,
+    json_model_type,
+    json_part,
     read_files,
 )
 from heedful.tokens.protocol import Tokenizer
@@ -56,7 +56,7 @@ KINDS = (
         compiled="WordPiece",
         is_in=lambda folder: (
             (folder / wordpiece_folder.VOCABULARY).is_file()
-            or bool(compiled_part(read_files(folder), "model", "WordPiece"))
+            or bool(json_part(read_files(folder), "model", "WordPiece"))
         ),
     ),
     TokenizerKind(
@@ -102,7 +102,7 @@ KINDS = (
         compiled="BPE",
         is_in=lambda folder: (
             (folder / bytelevel_folder.MERGES).is_file()
-            or bool(compiled_part(read_files(folder), "model", "BPE"))
+            or bool(json_part(read_files(folder), "model", "BPE"))
         ),
     ),
     TokenizerKind(
@@ -169,8 +169,8 @@ def load_tokenizer(
     tokenizer = kind_of(folder).read(folder)
     if isinstance(tokenizer, TranslationTokenizer):
         return tokenizer
-    if read_json_if_there(folder / MODEL_CONFIG).get("type_vocab_size") == 1:
-        tokenizer.tell_no_types()
+    if read_json_or_empty(folder / MODEL_CONFIG).get("type_vocab_size") == 1:
+        tokenizer.disable_token_types()
     return tokenizer
 
 
@@ -194,8 +194,8 @@ def kind_of(folder: Path) -> TokenizerKind:
     Raises:
         UserError: there is no tokenizer, or its kind is not supported.
     """
-    model, path = read_json_if_there(folder / MODEL_CONFIG), folder / CONFIG
-    name = read_json_if_there(path).get("tokenizer_class")
+    model, path = read_json_or_empty(folder / MODEL_CONFIG), folder / CONFIG
+    name = read_json_or_empty(path).get("tokenizer_class")
     if name is None:  # older folders store it in the model's config
         name, path = model.get("tokenizer_class"), folder / MODEL_CONFIG
     name = str(name or ANY_CLASS)
@@ -209,7 +209,7 @@ def kind_of(folder: Path) -> TokenizerKind:
             f"supported: {', '.join(allowed)}"
         )
     of_model = [kind for kind in KINDS if model.get("model_type") in kind.model_types]
-    compiled = compiled_kind(read_files(folder)) if of_model else None
+    compiled = json_model_type(read_files(folder)) if of_model else None
     if of_model and compiled in (None, of_model[0].compiled):
         return of_model[0]
     # A model may use the tokenizer of another family: multilingual BERTs with XLM-RoBERTa's.
@@ -219,5 +219,5 @@ def kind_of(folder: Path) -> TokenizerKind:
         raise UserError(f"{folder}: its model reads pictures; give one that reads texts")
     raise UserError(
         f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, "
-        f"{unigram_folder.ALBERT.file}, {unigram_folder.XLM_ROBERTA.file} or {COMPILED}"
+        f"{unigram_folder.ALBERT.file}, {unigram_folder.XLM_ROBERTA.file} or {TOKENIZER_JSON}"
     )

@@ -1,4 +1,4 @@
-"""Vectorized greedy longest match: split many words into pieces by their keys (`keys.py`)."""
+"""Vectorized greedy longest match: split many words into pieces by their keys (`word_keys.py`)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, bounds_of
-from heedful.tokens.keys import MAX_LETTERS, Keys, KeyTable, keys_at
-from heedful.tokens.lexicon import Cuts, Entries, Lexicon
+from heedful.tokens.lexicon import Entries, Lexicon, WordPieces
+from heedful.tokens.word_keys import MAX_KEY_BYTES, Keys, KeyTable, keys_at
 from heedful.tokens.wordpiece import PREFIX
 
 
@@ -57,7 +57,7 @@ class LongestMatches:
         self._tails = tails
         self._unknown_id = unknown_id
 
-    def cut(self, keys: Keys, sizes: Indices) -> Cuts:
+    def cut(self, keys: Keys, sizes: Indices) -> WordPieces:
         """Return the pieces of words, given their keys and lengths in letters."""
         words, begins = np.arange(len(sizes)), np.zeros(len(sizes), np.int64)
         is_known = np.ones(len(sizes), bool)
@@ -84,7 +84,7 @@ class LongestMatches:
         """Return the id of the longest token that each word begins with, or -1, and its length."""
         # Look up all prefixes in one call, since call overhead dominates short operations.
         lengths = np.arange(1, sizes.max() + 1)
-        numbers = table.find(keys.beginnings(lengths)).reshape(len(sizes), -1)
+        numbers = table.find(keys.prefixes(lengths)).reshape(len(sizes), -1)
         is_token = (numbers >= 0) & (lengths <= sizes[:, None])
         longest = len(lengths) - is_token[:, ::-1].argmax(axis=1)
         words = np.arange(len(sizes))
@@ -102,7 +102,7 @@ def _symbols(codes: NDArray[np.uint32], letters: Mapping[str, int]) -> NDArray[n
     table = np.zeros(int(codes.max(initial=0)) + 1, np.uint8)
     known = {ord(letter): symbol for letter, symbol in letters.items() if ord(letter) < len(table)}
     table[list(known)] = list(known.values())
-    return np.concatenate([table.take(codes), np.zeros(MAX_LETTERS + 8, np.uint8)])
+    return np.concatenate([table.take(codes), np.zeros(MAX_KEY_BYTES + 8, np.uint8)])
 
 
 def _spelled(
@@ -111,5 +111,5 @@ def _spelled(
     """Return the keys and ids of the tokens that have only letters and are short enough."""
     others = bounds_of(symbols == 0)
     starts, sizes = starts[token_ids], sizes[token_ids]
-    fits = (sizes > 0) & (sizes <= MAX_LETTERS) & (others[starts + sizes] == others[starts])
+    fits = (sizes > 0) & (sizes <= MAX_KEY_BYTES) & (others[starts + sizes] == others[starts])
     return keys_at(symbols, starts[fits], sizes[fits]), token_ids[fits]

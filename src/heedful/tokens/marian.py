@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heedful.errors import UserError, did_you_mean, listed
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.extras import missing
 from heedful.tokens.text import (
     BYTES,
@@ -17,8 +17,8 @@ from heedful.tokens.text import (
     PAD,
     SPECIAL,
     UNKNOWN,
-    Spelling,
     TextTokenizer,
+    TokenBytes,
     utf8,
 )
 
@@ -63,7 +63,7 @@ class MarianText:
                 raise UserError(f"{source}: {token!r} is not in its vocabulary")
         self.eos_token_id, self.unk_token_id, self.pad_token_id = map(ids.__getitem__, SPECIAL)
         self._codes = {token for token in self.tokens if is_code(token)}
-        self._spelling = Spelling(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
+        self._spelling = TokenBytes(self.tokens, with_bytes=ids.keys() >= {*BYTES}, exact=False)
         wrong = UserError(f"{source}: not a model of sentencepiece, or damaged")
         if not model:  # the library would build a tokenizer without a model
             raise wrong
@@ -133,7 +133,7 @@ class MarianText:
         code = match.group()
         if code not in self._codes:
             near = did_you_mean(code, self._codes)
-            codes = listed(sorted(self._codes))
+            codes = join_names(sorted(self._codes))
             raise UserError(f"no language {code!r}{near}: this model writes {codes}")
         return code
 

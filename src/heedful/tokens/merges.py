@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices
 from heedful.tokens.bpe import BytePairs
-from heedful.tokens.keys import MAX_LETTERS, Keys, KeyTable
-from heedful.tokens.lexicon import Cuts
+from heedful.tokens.lexicon import WordPieces
+from heedful.tokens.word_keys import MAX_KEY_BYTES, Keys, KeyTable
 
-_BITS = (MAX_LETTERS - 1).bit_length()
-_ROWS = MAX_LETTERS + 1
+_BITS = (MAX_KEY_BYTES - 1).bit_length()
+_ROWS = MAX_KEY_BYTES + 1
 _NEVER = 2**62
 """The rank of two pieces that do not merge; larger values mean the same."""
 _SPACE = ord(" ")
 
 
-class ManyMerges:
+class VectorizedMerges:
     """Splits words into tokens: repeatedly merges the adjacent pair with the lowest rank.
 
     Args:
@@ -43,7 +43,7 @@ class ManyMerges:
         firsts, seconds = np.repeat(self._byte_ids[codes], 256), np.tile(self._byte_ids[codes], 256)
         self._byte_ranks = self._rank(firsts, seconds)
 
-    def cut(self, keys: Keys, sizes: Indices) -> Cuts:
+    def cut(self, keys: Keys, sizes: Indices) -> WordPieces:
         """Return the pieces of words, given the keys of their bytes and their lengths in bytes."""
         letters = _letters(keys)
         ids, followers = self._merged(letters, sizes)
@@ -79,7 +79,7 @@ class ManyMerges:
                 return ids[:-1], following[:-1]
             if len(unfinished) < len(words):
                 words, ranks, best = words[unfinished], ranks[:, unfinished], best[unfinished]
-            rank, at = best >> _BITS, best & (MAX_LETTERS - 1)
+            rank, at = best >> _BITS, best & (MAX_KEY_BYTES - 1)
             first_index = at * num_words + words
             second = flat_following[first_index]
             second_index = second * num_words + words
@@ -121,15 +121,15 @@ class ManyMerges:
         characters = np.cumsum((letters & 0xC0) != 0x80, axis=1) - 1
         lasts = ends - 1
         if self._trim:
-            bytes_ = np.arange(MAX_LETTERS)
+            bytes_ = np.arange(MAX_KEY_BYTES)
             is_space = letters == _SPACE
-            kept = np.where(is_space, MAX_LETTERS, bytes_)
+            kept = np.where(is_space, MAX_KEY_BYTES, bytes_)
             next_kept = np.minimum.accumulate(kept[:, ::-1], axis=1)[:, ::-1][words, firsts]
             last_kept = np.maximum.accumulate(np.where(is_space, -1, bytes_), axis=1)[words, lasts]
             is_blank = next_kept > lasts
             lasts = np.where(is_blank, lasts, last_kept)
             ends = characters[words, lasts] + 1
-            begins = characters[words, np.minimum(next_kept, MAX_LETTERS - 1)]
+            begins = characters[words, np.minimum(next_kept, MAX_KEY_BYTES - 1)]
             return np.where(is_blank, ends, begins), ends
         return characters[words, firsts], characters[words, lasts] + 1
 

@@ -10,19 +10,19 @@ from heedful.tokens.encoder import (
     MAX_CHUNK,
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
+    ChunkCache,
     ChunkPieces,
-    Memory,
     pieces_of_chunks,
 )
 from heedful.tokens.pieces import PieceLists, Pieces
-from heedful.tokens.plain_splitting import UNDERLINE
-from heedful.tokens.splitting import Item, NotAloneError, Rules, Splitter
-from heedful.tokens.unigram import MANY, Unigram
+from heedful.tokens.plain_splitting import WORD_START
+from heedful.tokens.splitting import Item, NeedsContextError, Rules, Splitter
+from heedful.tokens.unigram import MIN_BATCH_WORDS, Unigram
 from heedful.tokens.vocabulary import Vocabulary
 
 MAX_WORDS = 2**17
 """Number of words to cache before the cache is cleared."""
-MAX_LEARNT = 2**12
+MAX_BATCHED_CHUNK = 2**12
 """Characters of the longest chunk that is encoded in a batch with others."""
 
 Chunks = list[str] | None
@@ -52,12 +52,12 @@ class UnigramEncoder:
         self._splitter = Splitter(rules, vocabulary)
         self._bytes = unigram.bytes
         self._unigram = unigram
-        self._words = Memory(unigram.cut, MAX_WORDS)
-        self._plain_ids = Memory(self._ids_of_word, MAX_WORDS)
-        self._first_ids = Memory(partial(self._ids_of, ""), MAX_CHUNKS)
-        self._spaced_ids = Memory(partial(self._ids_of, " "), MAX_CHUNKS)
-        self._first_pieces = Memory(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
-        self._spaced_pieces = Memory(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
+        self._words = ChunkCache(unigram.segment, MAX_WORDS)
+        self._plain_ids = ChunkCache(self._ids_of_word, MAX_WORDS)
+        self._first_ids = ChunkCache(partial(self._ids_of, ""), MAX_CHUNKS)
+        self._spaced_ids = ChunkCache(partial(self._ids_of, " "), MAX_CHUNKS)
+        self._first_pieces = ChunkCache(partial(self._pieces_of, ""), MAX_LOCATED_CHUNKS)
+        self._spaced_pieces = ChunkCache(partial(self._pieces_of, " "), MAX_LOCATED_CHUNKS)
 
     def batch(self, texts: Sequence[str], *, located: bool) -> PieceLists:
         """Return the pieces of all texts, with offsets if ``located``."""
@@ -69,8 +69,8 @@ class UnigramEncoder:
             if _many_are_new(map(self._chunks, group[::_SAMPLE_EVERY]), self._spaced_pieces):
                 too_long = self._learn_pieces([*map(self._chunks, group)])
             pieces += map(self.pieces, group)
-            self._first_pieces.forget(too_long)
-            self._spaced_pieces.forget(too_long)
+            self._first_pieces.discard(too_long)
+            self._spaced_pieces.discard(too_long)
         return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
 
     def check_words(self) -> None:
@@ -85,8 +85,8 @@ class UnigramEncoder:
             if _many_are_new(chunks[::_SAMPLE_EVERY], self._spaced_ids):
                 too_long = self._learn_ids(chunks)
             ids += map(self._text_ids, group, chunks)
-            self._first_ids.forget(too_long)
-            self._spaced_ids.forget(too_long)
+            self._first_ids.discard(too_long)
+            self._spaced_ids.discard(too_long)
         return ids
 
     def pieces(self, text: str) -> Pieces:
@@ -107,15 +107,15 @@ class UnigramEncoder:
                 located += map(self._spaced_pieces.__getitem__, islice(others, 1, None))
                 located.append(self._pieces_of(" " if others else "", last, closed=True))
             else:
-                raise NotAloneError
-        except NotAloneError:
+                raise NeedsContextError
+        except NeedsContextError:
             removed, chunks, located = 0, [text], [self._located(splitter.items(text))]
         starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=removed)
         return pieces_of_chunks(located, starts)
 
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it, so has no leading space."""
-        return token not in self._splitter.added.ids and not token.startswith(UNDERLINE)
+        return token not in self._splitter.added.ids and not token.startswith(WORD_START)
 
     def join(self, tokens: Sequence[str], *, mark: bool) -> str:
         """Join tokens into the text they spell, with U+FFFD for invalid bytes."""
@@ -123,7 +123,7 @@ class UnigramEncoder:
         for token in tokens:
             byte = of_byte.get(token)
             spelled += token.encode("utf-8") if byte is None else bytes((byte,))
-        return spelled.decode("utf-8", "replace").replace(UNDERLINE, " ").removeprefix(" ")
+        return spelled.decode("utf-8", "replace").replace(WORD_START, " ").removeprefix(" ")
 
     def _chunks(self, text: str) -> Chunks:
         splitter = self._splitter
@@ -147,24 +147,24 @@ class UnigramEncoder:
         new_words = self._new_words(words, self._plain_ids)
         spelled = list(map(plain.spelled, new_words))
         ids: dict[str, tuple[int, ...]] = {}
-        if trie := self._unigram.together(len(spelled)):
+        if trie := self._unigram.trie_for(len(spelled)):
             cut = trie.ids(list(dict.fromkeys(spelled)))
             ids = {
                 word: cut[one] for word, one in zip(new_words, spelled, strict=True) if one in cut
             }
         word_cache = self._plain_ids
-        word_cache.remember({word: one for word, one in ids.items() if len(word) <= MAX_CHUNK})
+        word_cache.store({word: one for word, one in ids.items() if len(word) <= MAX_CHUNK})
         split = {chunk: group for chunk, group in zip(chunks, words, strict=True) if group}
         spaced: dict[str, tuple[int, ...]] = {}
         for chunk, group in split.items():
             parts = [ids[word] if word in ids else word_cache[word] for word in group]
             spaced[chunk] = parts[0] if len(parts) == 1 else tuple(chain.from_iterable(parts))
-        cache.remember(spaced)
-        self._first_ids.remember(
+        cache.store(spaced)
+        self._first_ids.store(
             {
                 chunk: spaced[chunk]
                 for chunk in _first_chunks(texts)
-                if chunk in split and plain.begins_alike(split[chunk])
+                if chunk in split and plain.same_at_start(split[chunk])
             }
         )
         return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
@@ -176,20 +176,20 @@ class UnigramEncoder:
         words = list(plain.words_of(chunks, even=True))
         spelled = dict.fromkeys(map(plain.spelled, self._new_words(words, ())))
         new_words = [word for word in spelled if word not in word_cache]
-        if trie := self._unigram.together(len(new_words)):
-            word_cache.remember(trie.cuts(new_words))
+        if trie := self._unigram.trie_for(len(new_words)):
+            word_cache.store(trie.cuts(new_words))
         split = {chunk: group for chunk, group in zip(chunks, words, strict=True) if group}
-        cache.remember(
+        cache.store(
             {chunk: self._plainly_located(group, spaced=True) for chunk, group in split.items()}
         )
-        self._first_pieces.remember(
+        self._first_pieces.store(
             {
                 chunk: self._plainly_located(group, spaced=False)
                 for chunk in _first_chunks(texts)
-                if (group := split.get(chunk)) and plain.begins_alike(group)
+                if (group := split.get(chunk)) and plain.same_at_start(group)
             }
         )
-        word_cache.forget(word for word in new_words if len(word) > MAX_CHUNK)
+        word_cache.discard(word for word in new_words if len(word) > MAX_CHUNK)
         return [chunk for chunk in chunks if len(chunk) > MAX_CHUNK]
 
     def _text_ids(self, text: str, chunks: Chunks) -> list[int]:
@@ -207,7 +207,7 @@ class UnigramEncoder:
                 ids.extend(chain.from_iterable(more))
                 ids += self._ids_of(" " if others else "", last, closed=True)
                 return ids
-            except NotAloneError:
+            except NeedsContextError:
                 pass
         return self._item_ids(splitter.items(text))
 
@@ -228,7 +228,7 @@ class UnigramEncoder:
         token_id = plain.token_ids.get(word)
         if token_id is not None:
             return (token_id,)
-        return tuple([token_id for token_id, _ in self._unigram.cut(plain.spelled(word))])
+        return tuple([token_id for token_id, _ in self._unigram.segment(plain.spelled(word))])
 
     def _item_ids(self, items: Iterable[Item]) -> list[int]:
         ids: list[int] = []
@@ -302,7 +302,7 @@ def _first_chunks(texts: Iterable[Chunks]) -> dict[str, None]:
 def _many_are_new(sampled: Iterable[Chunks], known: Container[str]) -> bool:
     """Return whether many chunks are not known, estimated from one text in `_SAMPLE_EVERY`."""
     num_new = sum(chunk not in known for chunk in _all_chunks(sampled))
-    return num_new * _SAMPLE_EVERY >= MANY
+    return num_new * _SAMPLE_EVERY >= MIN_BATCH_WORDS
 
 
 def _new_chunks(texts: Sequence[Chunks], known: Container[str]) -> list[str]:
@@ -310,5 +310,5 @@ def _new_chunks(texts: Sequence[Chunks], known: Container[str]) -> list[str]:
     return [
         chunk
         for chunk in dict.fromkeys(_all_chunks(texts))
-        if chunk not in known and len(chunk) <= MAX_LEARNT
+        if chunk not in known and len(chunk) <= MAX_BATCHED_CHUNK
     ]

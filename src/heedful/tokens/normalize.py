@@ -32,7 +32,7 @@ Sourced = tuple[str, list[int]]
 """A text or word, with the source index of each of its characters."""
 
 
-class Images(dict[int, str]):
+class ReplacementTable(dict[int, str]):
     """A lazily filled table for ``str.translate``: code point -> replacement.
 
     Args:
@@ -76,8 +76,8 @@ class Normalizer:
         if isinstance(never_split, str) or not all(map(_is_word, never_split)):
             raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.never_split = frozenset(never_split)
-        self._clean = Images(self._cleaned)
-        self._fold = Images(self._folded)
+        self._clean = ReplacementTable(self._cleaned)
+        self._fold = ReplacementTable(self._folded)
 
     def _cleaned(self, character: str) -> str:
         code = ord(character)
@@ -134,7 +134,7 @@ class Normalizer:
             yield from _split(*self._fold_sourced(text, sources))
             return
         for run, run_sources in _split(
-            *replaced(map(self._clean.__getitem__, map(ord, text)), sources)
+            *join_replacements(map(self._clean.__getitem__, map(ord, text)), sources)
         ):
             if run in self.never_split:
                 yield run, run_sources
@@ -143,17 +143,17 @@ class Normalizer:
 
     def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
         if self.strip_accents and _FIND_MOVABLE(text):
-            text, sources = replaced(map(self._clean.__getitem__, map(ord, text)), sources)
-            text, sources = replaced(map(decomposition, text), sources)
+            text, sources = join_replacements(map(self._clean.__getitem__, map(ord, text)), sources)
+            text, sources = join_replacements(map(decomposition, text), sources)
             text, sources = _in_canonical_order(text, sources)
-        return replaced(map(self._fold.__getitem__, map(ord, text)), sources)
+        return join_replacements(map(self._fold.__getitem__, map(ord, text)), sources)
 
 
 def _is_word(value: object) -> bool:
     return isinstance(value, str) and len(value.split()) == 1
 
 
-def replaced(images: Iterable[str], sources: list[int]) -> Sourced:
+def join_replacements(images: Iterable[str], sources: list[int]) -> Sourced:
     """Join the replacements of the characters of a text, with the source of each character."""
     images = list(images)
     text = "".join(images)

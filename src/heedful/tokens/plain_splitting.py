@@ -12,13 +12,13 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from heedful.tokens.added import AddedTokens
-from heedful.tokens.normalize import Images
-from heedful.tokens.rewriting import TOGETHER, WHITE, Replace, Rewriting, Step
+from heedful.tokens.normalize import ReplacementTable
+from heedful.tokens.rewriting import NEEDS_CONTEXT, WHITE, Replace, Rewriting, Step
 
 if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
-    from heedful.tokens.images import ImageTable
+    from heedful.tokens.replacements import VectorizedReplacements
 
-UNDERLINE = "▁"
+WORD_START = "▁"
 
 _MARKS = "\x01\x02\x03\x04\x05\x06\x07\x08\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b"
 """Placeholders for added tokens. They are ASCII, which is rewritten ten times as fast. A chunk that
@@ -26,7 +26,7 @@ contains one of these characters itself takes the slow path."""
 _BATCH = 128
 """Number of chunks that are rewritten together."""
 _find_spaces = re.compile("  +")
-_find_odd = re.compile(f"[{UNDERLINE}{WHITE}{_MARKS}]").search
+_find_odd = re.compile(f"[{WORD_START}{WHITE}{_MARKS}]").search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,9 +77,9 @@ class PlainSplitter:
         self.token_ids = {mark: added.ids[letter] for letter, mark in self._marks.items()}
         """Placeholder of an added token -> the token's id."""
         self._no_prefix = " " + "".join(self.token_ids)
-        self._has_others = added.others_are_in if knows_letters else added.are_in
-        self._images = Images(self._image)
-        self._many: ImageTable | None = None
+        self._has_others = added.may_contain_others if knows_letters else added.may_contain
+        self._images = ReplacementTable(self._image)
+        self._many: VectorizedReplacements | None = None
         marks = "".join(self.token_ids)
         words = f"[^ {marks}]+" if at_white_space else f" ?[^ {marks}]+| "
         self._find_words = re.compile(f"[{marks}]|{words}" if marks else words).findall
@@ -104,7 +104,7 @@ class PlainSplitter:
         if any(old in chunk for old in self._replaced):
             return None
         rewritten = chunk.translate(self._images)
-        if TOGETHER in rewritten or self._has_late(rewritten):
+        if NEEDS_CONTEXT in rewritten or self._has_late(rewritten):
             return None
         if even and (len(rewritten) != len(chunk) or " " in rewritten[1:]):
             return None
@@ -135,33 +135,33 @@ class PlainSplitter:
                 yield from (self.words(f" {chunk}", even=even) for chunk in group)
                 continue
             for chunk, text in zip(group, islice(rewritten.split(" "), 1, None), strict=True):
-                is_split = TOGETHER not in text and (not even or len(text) == len(chunk))
+                is_split = NEEDS_CONTEXT not in text and (not even or len(text) == len(chunk))
                 yield self._find_words(f" {text}") if is_split else None
 
     @property
-    def _table(self) -> "ImageTable":
+    def _table(self) -> "VectorizedReplacements":
         if self._many is None:
-            from heedful.tokens.images import ImageTable
+            from heedful.tokens.replacements import VectorizedReplacements
 
-            self._many = ImageTable(self._images)
+            self._many = VectorizedReplacements(self._images)
         return self._many
 
-    def begins_alike(self, words: Sequence[str]) -> bool:
+    def same_at_start(self, words: Sequence[str]) -> bool:
         """Return whether a chunk with these words after a space has the same words at the start."""
         return self._prefix != "never" and len(words[0]) > 1 and words[0][0] == " "
 
     def spelled(self, word: str) -> str:
-        """Return a word as it is tokenized, with `UNDERLINE` for its space."""
+        """Return a word as it is tokenized, with `WORD_START` for its space."""
         if word[0] == " ":
-            return UNDERLINE + word[1:]
-        return UNDERLINE + word if self._prefix == "always" else word
+            return WORD_START + word[1:]
+        return WORD_START + word if self._prefix == "always" else word
 
     def _image(self, character: str) -> str:
-        """Return the result for a character; `TOGETHER` if the fast path cannot handle it."""
+        """Return the result for a character; `NEEDS_CONTEXT` if the fast path cannot handle it."""
         if character in self._marks:
             return self._marks[character]
         image = self._others.image(character)
         if character in WHITE:
-            return " " if image == " " else TOGETHER
+            return " " if image == " " else NEEDS_CONTEXT
         is_plain = image and not _find_odd(image.replace(" ", ""))
-        return image if is_plain else TOGETHER
+        return image if is_plain else NEEDS_CONTEXT

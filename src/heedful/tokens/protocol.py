@@ -80,10 +80,10 @@ class Tokenizer(Protocol):
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
 
-    def tell_no_types(self) -> None:
+    def disable_token_types(self) -> None:
         """Disable token types: the model has only one type."""
 
-    def tell_types_alone(self) -> None:
+    def enable_single_text_types(self) -> None:
         """Pass token types of single texts to models too, if token types are enabled at all."""
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

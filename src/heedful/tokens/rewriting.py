@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from itertools import chain, repeat
 from typing import Protocol
 
-from heedful.tokens.alignment import in_normal_form, placed, with_rules
+from heedful.tokens.alignment import apply_changes, apply_rules, to_normal_form
 from heedful.tokens.characters import WHITE_SPACE, lower
 from heedful.tokens.charsmap import Charsmap
-from heedful.tokens.clusters import ACCENTS, EXTENDING, JOINED, decomposed
-from heedful.tokens.normalize import Images, Sourced, replaced
+from heedful.tokens.clusters import ACCENTS, EXTENDING, IN_CLUSTERS, decompose
+from heedful.tokens.normalize import ReplacementTable, Sourced, join_replacements
 
 WHITE = "".join(map(chr, WHITE_SPACE))
 
 _JAMO = range(0x1160, 0x1200)
 """Hangul vowels and final consonants, which combine with the letter before them."""
 _find_spaces = re.compile("  +").finditer
-TOGETHER = "\ud800"
+NEEDS_CONTEXT = "\ud800"
 """Marks, in the table, a character whose result depends on its neighbours. It is a lone surrogate,
 which no normalized text contains."""
 
@@ -67,7 +67,7 @@ class Replace:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Mapping:
+class CharacterMap:
     """Maps each character to a string, independently of its neighbours."""
 
     name: str
@@ -80,7 +80,7 @@ class Mapping:
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`."""
-        return replaced(map(self.image, text), sources)
+        return join_replacements(map(self.image, text), sources)
 
 
 def _without_accents(character: str) -> str:
@@ -88,7 +88,7 @@ def _without_accents(character: str) -> str:
 
 
 def _bare(character: str) -> str:
-    return "".join(map(_without_accents, decomposed(character, compatible=True)))
+    return "".join(map(_without_accents, decompose(character, compatible=True)))
 
 
 _NMT_REMOVED = frozenset([*range(1, 9), 0xB, *range(0xE, 0x20), 0x7F, 0x8F, 0x9F])
@@ -103,10 +103,10 @@ def _tidied(character: str) -> str:
     return " " if ord(character) in _NMT_SPACES else character
 
 
-LOWERCASE = Mapping(name="Lowercase", image=lower)
-STRIP_ACCENTS = Mapping(name="StripAccents", image=_without_accents)
-NMT = Mapping(name="Nmt", image=_tidied)
-BARE = Mapping(name="NFKD, StripAccents", image=_bare)
+LOWERCASE = CharacterMap(name="Lowercase", image=lower)
+STRIP_ACCENTS = CharacterMap(name="StripAccents", image=_without_accents)
+NMT = CharacterMap(name="Nmt", image=_tidied)
+DECOMPOSE_AND_STRIP = CharacterMap(name="NFKD, StripAccents", image=_bare)
 """NFKD, then `STRIP_ACCENTS`. Canonical ordering moves only characters that are stripped."""
 
 
@@ -126,15 +126,15 @@ class NormalForm:
 
     def is_local(self, character: str) -> bool:
         """See `Step`."""
-        parts = decomposed(character, compatible=self.compatible)
+        parts = decompose(character, compatible=self.compatible)
         if self.composed:
             parts = parts[0] + self.apply(character, [0])[0]
         return not any(ord(part) in EXTENDING or ord(part) in _JAMO for part in parts)
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`."""
-        changes = in_normal_form(text, compatible=self.compatible, composed=self.composed)
-        return placed(changes, sources)
+        changes = to_normal_form(text, compatible=self.compatible, composed=self.composed)
+        return apply_changes(changes, sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +144,13 @@ class Precompiled:
     charsmap: Charsmap
 
     def is_local(self, character: str) -> bool:
-        """See `Step`. Dropping a character changes the source of the one before; see `placed`."""
-        return ord(character) not in JOINED and self.charsmap.image(character) != ""
+        """See `Step`. Dropping a character changes the source of the one before it."""
+        return ord(character) not in IN_CLUSTERS and self.charsmap.image(character) != ""
 
     def apply(self, text: str, sources: list[int]) -> Sourced:
         """See `Step`."""
-        changes, dropped = with_rules(text, self.charsmap.image)
-        return placed(changes, sources[dropped:])
+        changes, dropped = apply_rules(text, self.charsmap.image)
+        return apply_changes(changes, sources[dropped:])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,23 +204,23 @@ class Rewriting:
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self.steps = tuple(steps)
-        self._table = Images(self._image)
+        self._table = ReplacementTable(self._image)
 
     def image(self, character: str) -> str:
         """Return the result for a character; empty if it depends on the neighbours."""
         image = self._table[ord(character)] if character else ""
-        return "" if image == TOGETHER else image
+        return "" if image == NEEDS_CONTEXT else image
 
     def text(self, text: str) -> str:
         """Return the normalized text."""
         rewritten = text.translate(self._table)
-        return rewritten if TOGETHER not in rewritten else self.sourced(text)[0]
+        return rewritten if NEEDS_CONTEXT not in rewritten else self.sourced(text)[0]
 
     def sourced(self, text: str) -> Sourced:
         """Return the normalized text, and the source index of each character."""
         sources = list(range(len(text)))
         images = list(map(self._table.__getitem__, map(ord, text)))
-        if TOGETHER not in images:
+        if NEEDS_CONTEXT not in images:
             rewritten = "".join(images)
             return rewritten, list(chain.from_iterable(map(repeat, sources, map(len, images))))
         # Drop lone surrogates, which the reference cannot receive.
@@ -236,6 +236,6 @@ class Rewriting:
         text = character
         for step in self.steps:
             if not all(map(step.is_local, text)):
-                return TOGETHER
+                return NEEDS_CONTEXT
             text, _ = step.apply(text, [0] * len(text))
         return text

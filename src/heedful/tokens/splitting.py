@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from heedful.tokens.added import AddedTokens
-from heedful.tokens.plain_splitting import UNDERLINE, PlainSplitter, Steps
+from heedful.tokens.plain_splitting import WORD_START, PlainSplitter, Steps
 from heedful.tokens.rewriting import (
     LOWERCASE,
     WHITE,
@@ -26,7 +26,7 @@ Prefix = Literal["always", "first", "never"]
 
 _BOTH_ENDS = Strip(left=True, right=True)
 
-_find_words = re.compile(f"{UNDERLINE}?[^{UNDERLINE}]+|{UNDERLINE}").finditer
+_find_words = re.compile(f"{WORD_START}?[^{WORD_START}]+|{WORD_START}").finditer
 _find_runs = re.compile(f"[^{WHITE}]+").finditer
 _join_spaces = JoinSpaces(new=" ").apply
 
@@ -53,7 +53,7 @@ class Item(NamedTuple):
     """The id of an added token; None for a word."""
 
 
-class NotAloneError(Exception):
+class NeedsContextError(Exception):
     """The words of a chunk depend on the text around it."""
 
 
@@ -117,7 +117,7 @@ class Splitter:
     def has_chunks(self, text: str) -> bool:
         """Return whether a text may be cut at spaces into chunks that are split independently."""
         # Stripping the parts between added tokens works only on the whole text.
-        return self._has_chunks and not (self._trims and self.added.are_in(text))
+        return self._has_chunks and not (self._trims and self.added.may_contain(text))
 
     def trimmed(self, text: str) -> tuple[int, str]:
         """Strip white space from the ends of a text that has chunks, if the rules do so.
@@ -161,14 +161,14 @@ class Splitter:
         for start, stop, token in self.added.split_early(raw):
             if token is not None:
                 if before and not start:  # the token absorbs the space
-                    raise NotAloneError
+                    raise NeedsContextError
                 yield Item(token, range(start - shift, stop - shift), self.added.ids[token])
                 continue
             part = raw[start:stop]
             text, sources = self._in_chunk.sourced(part)
             is_open = not closed and stop == len(raw)
             if not self._is_independent(part, text, is_open):
-                raise NotAloneError
+                raise NeedsContextError
             if self._strips and not is_open:
                 text = text.rstrip(WHITE)
             if self._joins:
@@ -213,7 +213,7 @@ class Splitter:
         return True
 
     def _is_prefixed(self, at_start: bool) -> bool:
-        """Return whether a part that does not begin with a space gets a leading `UNDERLINE`."""
+        """Return whether a part that does not begin with a space gets a leading `WORD_START`."""
         prefix = self._rules.prefix
         return prefix == "always" or (prefix == "first" and at_start)
 
@@ -222,14 +222,14 @@ class Splitter:
 
     def _words(self, text: str, sources: list[int], *, at_start: bool) -> Iterator[Item]:
         """Yield the words of a part; ``at_start`` if source index 0 is the start of the text."""
-        runs = [(text.replace(" ", UNDERLINE), sources)]
+        runs = [(text.replace(" ", WORD_START), sources)]
         if self._rules.at_white_space:
             runs = [(run.group(), sources[run.start() : run.end()]) for run in _find_runs(text)]
         for run, run_sources in runs:
             if not run:
                 continue
             needs_prefix = self._is_prefixed(at_start and run_sources[0] == 0)
-            if needs_prefix and not run.startswith(UNDERLINE):
-                run, run_sources = UNDERLINE + run, [run_sources[0], *run_sources]
+            if needs_prefix and not run.startswith(WORD_START):
+                run, run_sources = WORD_START + run, [run_sources[0], *run_sources]
             for match in _find_words(run):
                 yield Item(match.group(), run_sources[match.start() : match.end()])

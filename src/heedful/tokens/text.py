@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from heedful.errors import UserError
-from heedful.tokens.encoder import MAX_CHUNKS, Memory
+from heedful.tokens.encoder import MAX_CHUNKS, ChunkCache
 
 SPACE = "▁"
 """Marks a space at the start of a piece. In a text, this character itself is written as bytes."""
@@ -29,7 +29,7 @@ _LONE = re.compile("[\udc80-\udcff]")
 """The characters to which Python decodes invalid bytes."""
 
 
-class Spelling:
+class TokenBytes:
     """The bytes each token spells: a space for ``▁``, one byte for ``<0x00>`` etc., else itself.
 
     Args:
@@ -120,8 +120,8 @@ class TextTokenizer:
         self._tails = {piece: self.ids[piece] for piece in pieces if piece[0] != SPACE}
         self._longest = max(map(len, pieces))
         self._byte_ids = [self.ids[byte] for byte in BYTES]
-        self._spelling = Spelling(self.tokens, with_bytes=True, exact=True)
-        self._words = Memory(self._ids_of, MAX_CHUNKS)
+        self._spelling = TokenBytes(self.tokens, with_bytes=True, exact=True)
+        self._words = ChunkCache(self._ids_of, MAX_CHUNKS)
 
     @property
     def vocab_size(self) -> int:

@@ -6,10 +6,10 @@ from functools import partial
 from operator import index
 from typing import Any, overload
 
-from heedful.errors import LONGEST_NAME, UserError, shorten
-from heedful.scripts import close_up
+from heedful.errors import MAX_NAME_LENGTH, UserError, shorten
+from heedful.scripts import remove_extra_spaces
 from heedful.tokens.batch import Texts, Words, samples_of
-from heedful.tokens.decode import tidy
+from heedful.tokens.decode import clean_up_spaces
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
 from heedful.tokens.encoding import (
     Encoding,
@@ -18,7 +18,7 @@ from heedful.tokens.encoding import (
     encoding_of,
     pad_values,
 )
-from heedful.tokens.folder import TokenizerFiles, tells_types
+from heedful.tokens.folder import TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
@@ -95,21 +95,21 @@ class ModelTokenizer:
 
     def _apply_token_types(self, files: TokenizerFiles) -> None:
         """Apply a folder's setting for token types to calls and to the layout."""
-        told = tells_types(files, usual=self.token_types, second_type=self.layout.second_type)
+        told = reads_token_types(files, usual=self.token_types, second_type=self.layout.second_type)
         if told != self.token_types:
             self._set_token_types(told)
 
-    def tell_no_types(self) -> None:
+    def disable_token_types(self) -> None:
         """Disable token types in calls and for models: the model has only one type."""
         self._set_token_types(False)
 
-    def tell_types_alone(self) -> None:
+    def enable_single_text_types(self) -> None:
         """Pass token types of single texts to models too, if enabled at all; see `PairLayout`."""
-        self.layout = replace(self.layout, tells_alone=self.token_types)
+        self.layout = replace(self.layout, types_single_texts=self.token_types)
 
     def _set_token_types(self, told: bool) -> None:
         self.token_types = told
-        self.layout = replace(self.layout, tells_types=told)
+        self.layout = replace(self.layout, uses_token_types=told)
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -217,7 +217,7 @@ class ModelTokenizer:
             stride=stride,
             overflow=return_overflowing_tokens,
             pad_to_multiple_of=pad_to_multiple_of,
-            layout=self.layout if add_special_tokens else self.layout.bare(),
+            layout=self.layout if add_special_tokens else self.layout.without_special_tokens(),
             model_max_length=self.model_max_length,
         )
         if return_token_type_ids is None:
@@ -319,7 +319,7 @@ class ModelTokenizer:
             stride=0,
             overflow=False,
             pad_to_multiple_of=pad_to_multiple_of,
-            layout=self.layout.bare(),
+            layout=self.layout.without_special_tokens(),
             model_max_length=self.model_max_length,
         )
         values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
@@ -383,7 +383,7 @@ class ModelTokenizer:
         text = self._encoder.join(self.convert_ids_to_tokens(ids, skip_special_tokens), mark=True)
         if clean_up_tokenization_spaces is None:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
-        return tidy(text) if clean_up_tokenization_spaces else text
+        return clean_up_spaces(text) if clean_up_tokenization_spaces else text
 
     def batch_decode(
         self,
@@ -399,8 +399,8 @@ class ModelTokenizer:
     def text_of(self, ids: Iterable[int]) -> str:
         """Return the text of token ids, without special tokens and a leading mark."""
         tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
-        text = tidy(self._encoder.join(tokens, mark=False))
-        return text if self._encoder.writes_spaces else close_up(text)
+        text = clean_up_spaces(self._encoder.join(tokens, mark=False))
+        return text if self._encoder.writes_spaces else remove_extra_spaces(text)
 
     def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
         """Return the text that token ids append to the text of earlier ids.
@@ -436,7 +436,7 @@ def _as_ints(ids: Iterable[Any]) -> list[int]:
     try:
         return [index(token_id) for token_id in ids]
     except TypeError:
-        shown = shorten(repr(ids), LONGEST_NAME)
+        shown = shorten(repr(ids), MAX_NAME_LENGTH)
         raise UserError(
             f"token ids {shown}: expected whole numbers; batch_decode takes lists of them"
         ) from None

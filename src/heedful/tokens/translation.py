@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from heedful.errors import UserError
-from heedful.files import MANIFEST, check_manifest, read_json_if_there, write_json
+from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve
-from heedful.tokens.folder import MORE, content_of, read_files
+from heedful.tokens.folder import ADDITIONAL, content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
 from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
 from heedful.tokens.vocabulary import read_ids
@@ -102,7 +102,7 @@ class TranslationTokenizer:
             check_manifest(folder, only=FILES)
         if not (folder / VOCABULARY).is_file():
             raise UserError(f"{folder}: holds no translator (there is no {VOCABULARY})")
-        config = read_json_if_there(folder / CONFIG)
+        config = read_json_or_empty(folder / CONFIG)
         source = read_ids(folder / VOCABULARY)
         separate = config.get("separate_vocabs", False)
         target = read_ids(folder / TARGET_VOCABULARY) if separate else source
@@ -124,7 +124,7 @@ class TranslationTokenizer:
 def is_translation_folder(folder: Path) -> bool:
     """Return whether a folder contains the tokenizers of a translation model."""
     return (folder / VOCABULARY).is_file() and (
-        (folder / SOURCE_MODEL).is_file() or _SEGMENTATION in read_json_if_there(folder / CONFIG)
+        (folder / SOURCE_MODEL).is_file() or _SEGMENTATION in read_json_or_empty(folder / CONFIG)
     )
 
 
@@ -136,7 +136,11 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
     """
     files = read_files(folder)
     entries = [*(files.config.get("added_tokens_decoder") or {}).values()]
-    entries += [*(files.config.get(MORE) or ()), *(files.special.get(MORE) or ()), *files.added]
+    entries += [
+        *(files.config.get(ADDITIONAL) or ()),
+        *(files.special.get(ADDITIONAL) or ()),
+        *files.added,
+    ]
     for token in map(content_of, entries):
         if token not in SPECIAL and not (token in ids and is_code(token)):
             raise UserError(f"{folder}: added token {token!r}: not supported in a Marian folder")
@@ -144,7 +148,7 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
 
 def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
     """Check the vocabularies against the model beside them, if any."""
-    config = read_json_if_there(path)
+    config = read_json_or_empty(path)
     source, target = tokenizer.source, tokenizer.target
     checks = {
         "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),

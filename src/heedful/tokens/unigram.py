@@ -10,12 +10,12 @@ if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need 
 PENALTY = 10.0
 """An unknown character's score is lower than the lowest token score by this much."""
 
-MANY = 256
+MIN_BATCH_WORDS = 256
 """Minimum number of words for which array operations are faster than word by word."""
 _TOKENS_PER_WORD = 8
 """Tokens that can be added to the trie in the time that segmenting one word takes."""
 
-Cut = list[tuple[int, int]]
+Segmentation = list[tuple[int, int]]
 """The segmentation of a word: the id and the end position of each token."""
 
 
@@ -65,9 +65,9 @@ class Unigram:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_trie": None}  # large, and quick to rebuild
 
-    def together(self, words: int) -> "Trie | None":
+    def trie_for(self, words: int) -> "Trie | None":
         """Return the trie that segments this many words in a batch; None if not worthwhile."""
-        if words < MANY:
+        if words < MIN_BATCH_WORDS:
             return None
         self._num_words += words
         if self._trie is None and self._num_words * _TOKENS_PER_WORD >= len(self._tokens):
@@ -81,10 +81,10 @@ class Unigram:
             )
         return self._trie
 
-    def cut(self, word: str) -> Cut:
+    def segment(self, word: str) -> Segmentation:
         """Segment a word into tokens."""
         starts = self._starts(word)
-        cut: Cut = []
+        cut: Segmentation = []
         end = len(word)
         unknown_end = 0
         while end:
@@ -125,7 +125,7 @@ class Unigram:
                 score = scores(word[start:end])
         return starts
 
-    def _unknown(self, text: str, end: int) -> Cut:
+    def _unknown(self, text: str, end: int) -> Segmentation:
         """Return the ids of a run of unknown characters, in reverse order."""
         token_id = self._ids.get(text)
         if token_id is not None:

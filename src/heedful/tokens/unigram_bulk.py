@@ -1,6 +1,6 @@
 """Vectorized unigram segmentation of many words.
 
-The results equal `Unigram.cut`, since the same sums are compared in the same order. Every array
+The results equal `Unigram.segment`, since the same sums are compared in the same order. Every array
 operation costs at least a microsecond. So this pays off for a thousand words, not for ten.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices, as_list, bounds_of
-from heedful.tokens.images import codes_of
+from heedful.tokens.replacements import codes_of
 
 if TYPE_CHECKING:
-    from heedful.tokens.unigram import Cut
+    from heedful.tokens.unigram import Segmentation
 
 _OUTSIDE = sys.maxunicode + 1
 """A sentinel after each word, which continues no token."""
@@ -158,8 +158,8 @@ class Trie:
             if known
         }
 
-    def cuts(self, words: Sequence[str]) -> "dict[str, Cut]":
-        """Return the tokens of each word whose tokens are all known, like `Unigram.cut`."""
+    def cuts(self, words: Sequence[str]) -> "dict[str, Segmentation]":
+        """Return the tokens of each word whose tokens are all known, like `Unigram.segment`."""
         tokens = self._cut(words)
         flat = list(zip(as_list(tokens.ids), as_list(tokens.ends), strict=True))
         return {

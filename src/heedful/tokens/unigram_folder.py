@@ -9,25 +9,25 @@ from heedful.files import write_json
 from heedful.tokens.charsmap import Charsmap
 from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.folder import (
-    COMPILED,
     CONFIG,
     SPECIAL,
+    TOKENIZER_JSON,
     TokenizerFiles,
+    added_token_entries,
     check_config,
-    compiled_part,
-    described_entries,
+    checked_value,
     input_names,
+    json_part,
     read_files,
     read_max_length,
     read_special,
     special_entries,
-    typed,
 )
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.metaspace import UnigramEncoder
-from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.plain_splitting import WORD_START
 from heedful.tokens.rewriting import (
-    BARE,
+    DECOMPOSE_AND_STRIP,
     LOWERCASE,
     STRIP_ACCENTS,
     JoinSpaces,
@@ -97,7 +97,7 @@ class UnigramKind:
             middle=(sep_id,) * self.separators,
             end=(sep_id,),
             second_type=self.second_type,
-            tells_types=self.token_types,
+            uses_token_types=self.token_types,
         )
 
     def ends(self, vocabulary: Vocabulary) -> tuple[str, str]:
@@ -205,7 +205,7 @@ class Recipe:
     @property
     def keeps_accents(self) -> bool:
         """Whether accents are kept."""
-        return BARE not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
+        return DECOMPOSE_AND_STRIP not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
 
     def encoder(self) -> UnigramEncoder:
         """Return the encoder that converts texts to ids."""
@@ -263,7 +263,7 @@ def read_settings(
     keys += ["keep_accents"] if kind.cleans else []
     for key in keys:
         if values[key] is None:
-            values[key] = typed(files.config_path, files.config, key, (bool,))
+            values[key] = checked_value(files.config_path, files.config, key, (bool,))
     if values["model_max_length"] is None:
         values["model_max_length"] = read_max_length(files)
     return UnigramSettings(**values)
@@ -275,7 +275,7 @@ def read_recipe(files: TokenizerFiles, kind: UnigramKind, settings: UnigramSetti
     Raises:
         UserError: a file is missing or damaged, or has an unsupported setting.
     """
-    if not compiled_part(files, "model", "Unigram"):
+    if not json_part(files, "model", "Unigram"):
         return _of_model(files.folder / kind.file, files, kind, settings)
     recipe = _of_compiled(files, kind)
     for key, value in (("do_lower_case", recipe.lowers), ("keep_accents", recipe.keeps_accents)):
@@ -300,8 +300,8 @@ def recipe_of(path: Path, kind: UnigramKind, settings: UnigramSettings) -> Recip
 def holds(folder: Path, kind: UnigramKind) -> bool:
     """Return whether a folder's vocabulary contains the special tokens of a kind."""
     files = read_files(folder)
-    if model := compiled_part(files, "model", "Unigram"):
-        entries = typed(files.compiled_path, model, "vocab", (list,)) or []
+    if model := json_part(files, "model", "Unigram"):
+        entries = checked_value(files.compiled_path, model, "vocab", (list,)) or []
         tokens = [str(entry[0]) for entry in entries if isinstance(entry, list) and entry]
     elif (folder / kind.file).is_file():
         tokens, _ = _laid_out(read_model(folder / kind.file), kind)
@@ -360,7 +360,7 @@ def _of_compiled(files: TokenizerFiles, kind: UnigramKind) -> Recipe:
     return Recipe(
         vocabulary=vocabulary,
         scores=tuple(scores),
-        byte_fallback=bool(typed(path, model, "byte_fallback", (bool,))),
+        byte_fallback=bool(checked_value(path, model, "byte_fallback", (bool,))),
         rules=read_rules(files),
         compiled={**files.compiled, "model": {**model, "vocab": []}},
     )
@@ -394,13 +394,13 @@ def _steps(
     rules = () if charsmap is None else (Precompiled(charsmap),)
     lowers = kind.lowers if settings.do_lower_case is None else settings.do_lower_case
     if not kind.cleans and not kind.strips:
-        return (*rules, Strip(left=False, right=True), JoinSpaces(new=UNDERLINE))
+        return (*rules, Strip(left=False, right=True), JoinSpaces(new=WORD_START))
     if kind.strips:
         start = (LOWERCASE,) if lowers else ()
         return (*start, Strip(left=True, right=True), *rules, JoinSpaces(new=" "))
     steps: list[Step] = [Replace(old="``", new='"'), Replace(old="''", new='"')]
     if not settings.keep_accents:
-        steps.append(BARE)
+        steps.append(DECOMPOSE_AND_STRIP)
     if lowers:
         steps.append(LOWERCASE)
     return (*steps, *rules, JoinSpaces(new=" "))
@@ -430,7 +430,7 @@ def write_folder(
     vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
-    described = described_entries(vocabulary)
+    described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
     values |= input_names(told=told, usual=kind.token_types)
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
@@ -440,6 +440,6 @@ def write_folder(
     else:
         pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # excludes added tokens
         model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
-        write_json(folder / COMPILED, {**recipe.compiled, "model": model})
+        write_json(folder / TOKENIZER_JSON, {**recipe.compiled, "model": model})
     write_json(folder / SPECIAL, special)
     write_json(folder / CONFIG, config)

@@ -9,10 +9,10 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.tokens.charsmap import Charsmap
-from heedful.tokens.folder import TokenizerFiles, compiled_part, typed
-from heedful.tokens.plain_splitting import UNDERLINE
+from heedful.tokens.folder import TokenizerFiles, checked_value, json_part
+from heedful.tokens.plain_splitting import WORD_START
 from heedful.tokens.rewriting import (
-    BARE,
+    DECOMPOSE_AND_STRIP,
     LOWERCASE,
     NMT,
     STRIP_ACCENTS,
@@ -45,10 +45,10 @@ def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
         UserError: the file has invalid entries.
     """
     path = files.compiled_path
-    model = compiled_part(files, "model", "Unigram")
+    model = json_part(files, "model", "Unigram")
     tokens: list[str] = []
     scores: list[float] = []
-    for entry in typed(path, model, "vocab", (list,)) or []:
+    for entry in checked_value(path, model, "vocab", (list,)) or []:
         match entry:
             case [str(token), float(score) | int(score)] if abs(score) < float("inf"):
                 tokens.append(token)
@@ -57,7 +57,7 @@ def read_scores(files: TokenizerFiles) -> tuple[list[str], list[float]]:
                 raise UserError(
                     f"{path}: {entry!r:.80} in its vocabulary is not a token with a score"
                 )
-    unknown = typed(path, model, "unk_id", (int,))
+    unknown = checked_value(path, model, "unk_id", (int,))
     if unknown is None or not 0 <= unknown < len(tokens):
         raise UserError(
             f"{path}: unk_id {unknown!r}: must be the id of one of {len(tokens)} tokens"
@@ -83,7 +83,7 @@ def as_compiled(score: float) -> float:
 
 def unknown_token(files: TokenizerFiles) -> str:
     """Return the unknown token; see `read_scores`."""
-    model = compiled_part(files, "model", "Unigram")
+    model = json_part(files, "model", "Unigram")
     token: str = model["vocab"][model["unk_id"]][0]
     return token
 
@@ -99,7 +99,7 @@ def read_rules(files: TokenizerFiles) -> Rules:
     for part in _parts(path, compiled.get("normalizer"), "normalizers"):
         step = read_step(path, part)
         if step == STRIP_ACCENTS and steps[-1:] == [_SIMPLE["NFKD"]]:
-            steps[-1] = BARE
+            steps[-1] = DECOMPOSE_AND_STRIP
         else:
             steps.append(step)
     splitters = [*_parts(path, compiled.get("pre_tokenizer"), "pretokenizers")]
@@ -107,11 +107,11 @@ def read_rules(files: TokenizerFiles) -> Rules:
     last = splitters[-1] if len(splitters) == 1 + at_white_space else {}
     if (
         last.get("type") != "Metaspace"
-        or last.get("replacement", UNDERLINE) != UNDERLINE
+        or last.get("replacement", WORD_START) != WORD_START
         or last.get("split", True) is not True
     ):
         raise UserError(
-            f"{path}: pre_tokenizer: only a Metaspace that splits at {UNDERLINE} is supported, "
+            f"{path}: pre_tokenizer: only a Metaspace that splits at {WORD_START} is supported, "
             "alone or behind a WhitespaceSplit"
         )
     return Rules(steps=tuple(steps), prefix=_prefix(path, last), at_white_space=at_white_space)
@@ -126,7 +126,7 @@ def _parts(path: Path, part: Any, inner: str) -> Iterator[dict[str, Any]]:
     if part.get("type") != "Sequence":
         yield part
         return
-    for one in typed(path, part, inner, (list,)) or []:
+    for one in checked_value(path, part, inner, (list,)) or []:
         if isinstance(one, dict) and one.get("type") == "Sequence":
             raise UserError(f"{path}: a Sequence in a Sequence is not supported")
         yield from _parts(path, one, inner)

@@ -6,13 +6,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from heedful.tokens.characters import IDEOGRAPHS
-from heedful.tokens.decode import tidy
+from heedful.tokens.decode import clean_up_spaces
 from heedful.tokens.encoder import (
     MAX_CHUNKS,
     MAX_LOCATED_CHUNKS,
+    ChunkCache,
     ChunkPieces,
-    LateBulk,
-    Memory,
+    LazyBulkEncoder,
     pieces_of_chunks,
     special_parts,
     special_pattern,
@@ -117,15 +117,15 @@ class WordPieceEncoder:
         base = vocabulary.base_ids()
         self._words = WordPiece(base, unknown_id, whole_words=normalizer.never_split)
         self._pattern = special_pattern(self._special)
-        self._chunk_ids = Memory(self._ids_of, MAX_CHUNKS)
-        self._chunk_pieces = Memory(self._pieces_of, MAX_LOCATED_CHUNKS)
+        self._chunk_ids = ChunkCache(self._ids_of, MAX_CHUNKS)
+        self._chunk_pieces = ChunkCache(self._pieces_of, MAX_LOCATED_CHUNKS)
         self._vocabulary = vocabulary
         # The array encoder cuts texts at ideographs first, so it would cut inside special tokens
         # with ideographs, and it has no support for words that are never split.
         pays = not normalizer.never_split and not any(
             ord(character) in IDEOGRAPHS for character in "".join(self._special)
         )
-        self._bulk = LateBulk(self._build_bulk, pays=pays)
+        self._bulk = LazyBulkEncoder(self._build_bulk, pays=pays)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
@@ -162,7 +162,7 @@ class WordPieceEncoder:
             elif position:
                 token = f" {token}"
             # Like the reference, tidy each token separately, so that only its own spaces go.
-            text.append(tidy(token))
+            text.append(clean_up_spaces(token))
         return "".join(text)
 
     def _build_bulk(self) -> "BulkEncoder":

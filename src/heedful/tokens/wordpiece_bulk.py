@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.tokens.arrays import Indices
-from heedful.tokens.bulk import BlockWords, parts_at
-from heedful.tokens.keys import MAX_LETTERS
+from heedful.tokens.bulk import BlockWords, cut_into_parts
 from heedful.tokens.lexicon import Lexicon
 from heedful.tokens.longest import longest_lexicon
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.symbols import HARD, IDEOGRAPH, SPACE, Symbols
 from heedful.tokens.vocabulary import Vocabulary
+from heedful.tokens.word_keys import MAX_KEY_BYTES
 
 _SPACES = (" ", "\n")
 
@@ -49,7 +49,7 @@ class WordPieceSplitter:
 
     def parts(self, text: str, longest: int) -> list[slice]:
         """See `WordSplitter`."""
-        return parts_at(_last_space, text, longest)
+        return cut_into_parts(_last_space, text, longest)
 
     def words(self, texts: Sequence[str], block: str, text_starts: Indices) -> BlockWords:
         """See `WordSplitter`."""
@@ -76,8 +76,8 @@ class WordPieceSplitter:
         """Return positions in the hard chunks of a text."""
         hard = symbols == HARD
         positions = [np.flatnonzero(hard)] if hard.any() else []
-        if (sizes > MAX_LETTERS).any():
-            positions.append(starts[sizes > MAX_LETTERS])
+        if (sizes > MAX_KEY_BYTES).any():
+            positions.append(starts[sizes > MAX_KEY_BYTES])
         # Searching for a first character is much faster than searching for a token.
         if any(character in text for character in self._special_starts):
             positions += [

@@ -11,16 +11,16 @@ from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
     TokenizerFiles,
-    agreed,
+    added_token_entries,
     check_config,
-    compiled_part,
-    compiled_tokens,
-    described_entries,
+    checked_value,
+    consistent_value,
     input_names,
+    json_part,
+    json_tokens,
     read_max_length,
     read_special,
     special_entries,
-    typed,
 )
 from heedful.tokens.vocabulary import (
     SpecialTokens,
@@ -137,18 +137,18 @@ def read_settings(
     path, config = files.config_path, files.config
     values = asdict(overrides)
     if values["never_split"] is None:
-        values["never_split"] = typed(path, config, "never_split", (list,))
+        values["never_split"] = checked_value(path, config, "never_split", (list,))
     if values["model_max_length"] is None:
         values["model_max_length"] = read_max_length(files)
     if values["clean_up_tokenization_spaces"] is None:
         # The reference's default is different when it reads tokenizer.json.
         default = False if files.compiled else None
-        value = typed(path, config, "clean_up_tokenization_spaces", (bool,))
+        value = checked_value(path, config, "clean_up_tokenization_spaces", (bool,))
         values["clean_up_tokenization_spaces"] = default if value is None else value
-    compiled = compiled_part(files, "normalizer", "BertNormalizer")
+    compiled = json_part(files, "normalizer", "BertNormalizer")
     for key, compiled_key in _COMPILED_KEYS.items():
         if values[key] is None:
-            values[key] = agreed(files, key, compiled, compiled_key)
+            values[key] = consistent_value(files, key, compiled, compiled_key)
     return WordPieceSettings(**values)
 
 
@@ -166,7 +166,9 @@ def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
         refused=kind.refused,
     )
     path, unknown = files.compiled_path, vocabulary.special.unk_token
-    compiled_unknown = typed(path, compiled_part(files, "model", "WordPiece"), "unk_token", (str,))
+    compiled_unknown = checked_value(
+        path, json_part(files, "model", "WordPiece"), "unk_token", (str,)
+    )
     if compiled_unknown not in (None, unknown):
         raise UserError(f"{path}: its unknown token is {compiled_unknown!r}, not {unknown!r}")
     return vocabulary
@@ -174,8 +176,8 @@ def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
 
 def _tokens(files: TokenizerFiles) -> list[str]:
     """Return the tokens of ``vocab.txt`` or ``tokenizer.json``, which must agree."""
-    path, model = files.compiled_path, compiled_part(files, "model", "WordPiece")
-    ids = compiled_tokens(files, model)
+    path, model = files.compiled_path, json_part(files, "model", "WordPiece")
+    ids = json_tokens(files, model)
     if not ids or (files.folder / VOCABULARY).is_file():
         tokens = read_tokens(files.folder / VOCABULARY)
         wrong = [
@@ -211,7 +213,7 @@ def write_folder(
     write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
     if vocabulary.added:
-        special["added_tokens_decoder"] = described_entries(vocabulary)
+        special["added_tokens_decoder"] = added_token_entries(vocabulary)
     names = input_names(told=told, usual=kind.token_types)
     config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
     write_json(folder / CONFIG, config)

@@ -9,7 +9,7 @@ import torch
 from heedful.compiled import int8
 from heedful.errors import UserError, unknown_name
 from heedful.models.model import Model
-from heedful.models.with_head import wide_layers
+from heedful.models.with_head import float32_layers
 from heedful.settings import AnswerPrecision, PrecisionName, TrainSettings
 from heedful.training.allocator import (
     keep_big_buffers,
@@ -122,7 +122,7 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
     """
     if name != "int8":
         return choose_precision(name, device)
-    supported, why = int8.products(device)
+    supported, why = int8.is_supported(device)
     if not supported:
         raise UserError(f"precision int8 refused: {why}; give --precision auto or fp32")
     return Precision(dtype=torch.float32, reason=why, int8=True)
@@ -131,9 +131,9 @@ def choose_answer_precision(name: AnswerPrecision, device: torch.device) -> Prec
 def in_precision(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
     """Move a model, in place, to a device and a dtype for predictions.
 
-    Its `wide_layers` stay in float32.
+    Its `float32_layers` stay in float32.
     """
-    wide_weights = [(p, p.data) for m in wide_layers(model) for p in m.parameters(recurse=False)]
+    wide_weights = [(p, p.data) for m in float32_layers(model) for p in m.parameters(recurse=False)]
     model.to(device=device, dtype=dtype)
     for parameter, values in wide_weights:
         parameter.data = values.to(device=device, dtype=torch.promote_types(dtype, torch.float32))

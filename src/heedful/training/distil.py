@@ -21,9 +21,9 @@ from heedful import losses
 from heedful.batches import Batch
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled.model import compile_model
-from heedful.errors import UserError, listed, option_of
-from heedful.host import on_host, where_true
-from heedful.interop import answering_record
+from heedful.device_transfer import get_host_copy, nonzero_indices
+from heedful.errors import UserError, join_names, option_of
+from heedful.interop import predictable_record
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.weights import weight_files
@@ -74,7 +74,7 @@ class Distillation:
         with torch.no_grad():
             teacher_output = self.teacher(**self._with_teacher_positions(student.inputs))
         sums = [(1 - self.weight) * label_losses]
-        for lesson in self.task.lessons(batch):
+        for lesson in self.task.distillation_losses(batch):
             total = lesson.loss(student.output, teacher_output, self.temperature)
             sums.append(self.weight * total.reshape(1))
         if self.hidden_weight:
@@ -89,10 +89,10 @@ class Distillation:
             return inputs
         return {**inputs, "position_ids": positions + self.position_shift}
 
-    def count(self, batch: Batch) -> Tensor:
+    def loss_divisor(self, batch: Batch) -> Tensor:
         """Return the divisor of each summed loss."""
-        counts = torch.as_tensor(self.task.count(batch)).double().reshape(-1).tolist()
-        counts += [lesson.count for lesson in self.task.lessons(batch)]
+        counts = torch.as_tensor(self.task.loss_divisor(batch)).double().reshape(-1).tolist()
+        counts += [lesson.divisor for lesson in self.task.distillation_losses(batch)]
         if self.hidden_weight:
             counts.append(batch.num_tokens)
         device = next(iter(batch.inputs.values())).device
@@ -127,11 +127,11 @@ def _hidden_distance(student: _Recording, teacher_output: Any) -> Tensor:
     states, targets = student.output.hidden_states[-1], teacher_output.hidden_states[-1]
     mask = student.inputs.get("attention_mask")
     if mask is not None:
-        is_token = on_host(mask).bool()
+        is_token = get_host_copy(mask).bool()
         if is_token.numel() != states.shape[0] * states.shape[1]:
             # One row per query: padding is a key that no query attends to.
             is_token = is_token.any(1)
-        tokens = where_true(is_token, states.device)
+        tokens = nonzero_indices(is_token, states.device)
         states, targets = (each.flatten(0, 1).index_select(0, tokens) for each in (states, targets))
     return losses.cosine_distance(states.flatten(0, -2), targets.flatten(0, -2))[0]
 
@@ -144,7 +144,7 @@ def teacher_record(settings: TeacherSettings, task: str) -> RunRecord | None:
     """
     if settings.teacher is None:
         return None
-    record = answering_record(settings.teacher)
+    record = predictable_record(settings.teacher)
     if record.task != task:
         raise UserError(
             f"--teacher {settings.teacher} is a run of train {record.task}; "
@@ -224,12 +224,12 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
     """
     if settings.teacher is None:
         return
-    if task.taught_by is None:
+    if task.teacher_output is None:
         raise UserError(f"--teacher: train {task.name} with these options learns nothing from one")
-    if task.taught_by == "texts":
+    if task.teacher_output == "texts":
         why = "is for scores; this teacher writes texts"
         left_out(settings, ("temperature", "hidden_weight"), why)
-    if task.taught_by == "values" and settings.temperature is not None:
+    if task.teacher_output == "values" and settings.temperature is not None:
         raise UserError(
             f"--temperature is for probabilities; a teacher of train {task.name} gives none"
         )
@@ -258,8 +258,8 @@ def _check_models(where: str, lesson: Distillation, start: Start) -> None:
         reordered = lesson.task.name == "classify" and sorted(labels) == sorted(teacher_labels)
         way_out = f"; give --labels {','.join(teacher_labels)}" if reordered else ""
         raise UserError(
-            f"{where} has the labels {listed(teacher_labels)}; "
-            f"the data has {listed(labels)}{way_out}"
+            f"{where} has the labels {join_names(teacher_labels)}; "
+            f"the data has {join_names(labels)}{way_out}"
         )
     if teacher.max_positions < start.max_length:
         raise UserError(
@@ -331,13 +331,13 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
             raise UserError(
                 f"--student-layers starts from --teacher, {option} from scratch: give one of them"
             )
-    model = load_model(settings.teacher, head=answering_record(settings.teacher).head)
+    model = load_model(settings.teacher, head=predictable_record(settings.teacher).head)
     body = model.body
     total = body.num_blocks
     check_depth(settings.student_layers, total)
     blocks = spread(total, settings.student_layers)
     body.keep_blocks(blocks)
-    names = listed([str(number + 1) for number in blocks])
+    names = join_names([str(number + 1) for number in blocks])
     say(f"the student starts from layers {names} of the teacher's {total}")
     with TemporaryDirectory(prefix="heedful.") as folder:
         model.save_pretrained(Path(folder) / "student")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.batches import Batch, Draw, Positions, Step, Store, plan_epoch
-from heedful.errors import amount
+from heedful.errors import count_of
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, StoreOf
 
@@ -23,7 +23,7 @@ class Examples:
         store_of: returns the examples of an epoch.
         training: the training settings.
         alike: whether to group items of similar length into a step.
-        most_padding: maximum number of padding tokens in a micro-batch.
+        max_padding: maximum number of padding tokens in a micro-batch.
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class Examples:
         training: TrainSettings,
         *,
         alike: bool,
-        most_padding: float,
+        max_padding: float,
     ) -> None:
         self._task, self._tokenizer = task, tokenizer
-        self.alike, self._most_padding = alike, most_padding
+        self.alike, self._most_padding = alike, max_padding
         self.batch_tokens = 0 if training.batch_tokens == "auto" else training.batch_tokens
         """Micro-batch size in tokens; 0 is one item."""
         self._store_of, self._training = store_of, training
@@ -46,24 +46,24 @@ class Examples:
         """Items of the first epoch. If each epoch splits the data anew, the others have about as
         many."""
         self.steps_per_epoch = -(-self.num_items // training.batch_size)
-        self.card = amount(self.num_items, "example")
+        self.card = count_of(self.num_items, "example")
 
     def plan(self, epoch: int) -> list[Step]:
         """Return the steps of an epoch."""
         self._open(epoch)
         training = self._training
-        batch_tokens, most_padding = self.batch_tokens, self._most_padding
-        if self._task.whole_batch:
+        batch_tokens, max_padding = self.batch_tokens, self._most_padding
+        if self._task.in_batch_loss:
             batch_tokens = int(self._sizes.max()) * training.batch_size
-            most_padding = math.inf
+            max_padding = math.inf
         return plan_epoch(
             self._sizes,
             batch_size=training.batch_size,
             batch_tokens=batch_tokens,
             seed=training.seed,
             epoch=epoch,
-            alike=self.alike,
-            most_padding=most_padding,
+            similar_lengths=self.alike,
+            max_padding=max_padding,
         )
 
     def fetch(self, items: Positions, epoch: int) -> Batch:
@@ -71,7 +71,7 @@ class Examples:
         assert epoch == self._epoch
         ranges = [range(self._starts[item], self._starts[item + 1]) for item in items]
         rows = np.concatenate(ranges).astype(np.int64)
-        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows, learns=True)
+        draw = Draw(seed=self._training.seed, epoch=epoch, rows=rows, training=True)
         examples = [self._store[int(row)] for row in rows]
         return self._task.batch(examples, self._tokenizer, draw)
 
@@ -86,7 +86,7 @@ class Examples:
         # The examples of an item are padded to the longest of them.
         longest = np.maximum.reduceat(self._store.lengths, self._starts[:-1])  # (N,)
         sizes: NDArray[np.int64] = longest * np.diff(self._starts)
-        if self._task.two_sided:
+        if self._task.has_target_tokens:
             sizes = np.stack([sizes, self._store.label_lengths], axis=1)  # (N, 2)
         self._sizes = sizes
 

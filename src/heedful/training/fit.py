@@ -13,8 +13,8 @@ import torch
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
+from heedful.device_transfer import blocks_host
 from heedful.errors import UserError, message_of
-from heedful.host import waits
 from heedful.settings import TrainSettings
 from heedful.task import Say
 from heedful.training import optimize, random_state, ranks
@@ -23,7 +23,14 @@ from heedful.training.device import Precision
 from heedful.training.ema import MovingAverage
 from heedful.training.interrupt import stop_on_signal
 from heedful.training.log import Log, metrics_log, scores_row, step_row
-from heedful.training.loop import Done, Position, Taken, Work, read, train
+from heedful.training.loop import (
+    LaunchedStep,
+    Position,
+    StepResult,
+    TrainingSetup,
+    read_results,
+    train,
+)
 from heedful.training.progress import training_bar
 from heedful.training.stream import Stream
 from heedful.training.trained import in_parts
@@ -42,7 +49,7 @@ class Run:
     """Everything about a run that does not change from its first step to its last."""
 
     folder: Path
-    work: Work
+    work: TrainingSetup
     record: RunRecord
     settings: TrainSettings
     total_steps: int
@@ -97,7 +104,7 @@ def fit(run: Run) -> Outcome:
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
-    unread: list[Taken] = []
+    unread: list[LaunchedStep] = []
     state = _resume_or_start(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
@@ -151,7 +158,9 @@ def _stopped(run: Run, signal_name: str | None, step: int) -> Stopped:
     )
 
 
-def _progress_bar(run: Run, position: Position) -> AbstractContextManager[Callable[[Done], None]]:
+def _progress_bar(
+    run: Run, position: Position
+) -> AbstractContextManager[Callable[[StepResult], None]]:
     """Show the progress on the first rank only."""
     if ranks.is_first():
         return training_bar(run.total_steps, position.step)
@@ -208,7 +217,7 @@ def _resume_or_start(run: Run) -> steps.TrainingState:
     return checkpoint.state
 
 
-def _steps(run: Run, position: Position) -> Iterator[Taken]:
+def _steps(run: Run, position: Position) -> Iterator[LaunchedStep]:
     """Train from a position, average the weights and bound the memory."""
     with _naming_checkpoint(run):
         for taken in train(
@@ -227,21 +236,23 @@ def _steps(run: Run, position: Position) -> Iterator[Taken]:
             yield taken
 
 
-def _is_due(run: Run, unread: Sequence[Taken], step: int) -> bool:
+def _is_due(run: Run, unread: Sequence[LaunchedStep], step: int) -> bool:
     """Return whether to read the results of the unread steps, the last of which is ``step``."""
-    max_unread = _UNREAD_STEPS if waits(run.work.device) else 1
-    waiting_time = time.perf_counter() - unread[0].started
+    max_unread = _UNREAD_STEPS if blocks_host(run.work.device) else 1
+    waiting_time = time.perf_counter() - unread[0].start_time
     return len(unread) >= max_unread or waiting_time > _UNREAD_SECONDS or _is_regular(run, step)
 
 
-def _report(run: Run, unread: list[Taken], show: Callable[[Done], None], log: Log) -> None:
+def _report(
+    run: Run, unread: list[LaunchedStep], show: Callable[[StepResult], None], log: Log
+) -> None:
     """Wait for the results of the unread steps, show and log them, and clear the list.
 
     Raises:
         UserError: a loss or a gradient is not finite; the error names the last checkpoint.
     """
     with _naming_checkpoint(run):
-        for step in read(unread):
+        for step in read_results(unread):
             show(step)
             log(step.step, step_row(step))
     unread.clear()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from heedful.losses import Reduction
-from heedful.models.with_head import wide_layers
+from heedful.models.with_head import float32_layers
 
 # Below this size a sparse gradient saves too little.
 _LARGE_TABLE_ROWS = 4096
@@ -105,7 +105,7 @@ class NarrowWeights:
 
     The model's own parameters stay in float32, because low precision would round small optimizer
     updates to zero (Micikevicius et al. 2018, section 3.1). Embedding tables are not copied; their
-    rows are gathered first and then cast. `wide_layers` are not copied either.
+    rows are gathered first and then cast. `float32_layers` are not copied either.
 
     Args:
         model: the model.
@@ -113,7 +113,7 @@ class NarrowWeights:
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
-        wide = [m for m in model.modules() if isinstance(m, nn.Embedding)] + wide_layers(model)
+        wide = [m for m in model.modules() if isinstance(m, nn.Embedding)] + float32_layers(model)
         kept = {id(parameter) for m in wide for parameter in m.parameters(recurse=False)}
         named = {
             name: parameter

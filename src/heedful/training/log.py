@@ -9,13 +9,13 @@ from typing import Any
 from heedful.checkpoints import runs
 from heedful.extras import missing
 from heedful.training import ranks
-from heedful.training.loop import Done
+from heedful.training.loop import StepResult
 
 Log = Callable[[int, dict[str, Any]], None]
 """Logs a row for a step, given its number."""
 
 
-def step_row(step: Done) -> dict[str, object]:
+def step_row(step: StepResult) -> dict[str, object]:
     """Return the log row of a step."""
     return {
         "epoch": step.epoch,

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.batches import Batch, Positions, Step
+from heedful.device_transfer import blocks_host, copy_to_device
 from heedful.errors import UserError
-from heedful.host import send, waits
 from heedful.task import Say
 from heedful.training import random_state, ranks
 from heedful.training.device import Precision
@@ -25,30 +25,30 @@ from heedful.training.optimize import step_unless
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
+class TrainingSetup:
     """Everything the loop needs: the model, the optimizer, the data and the loss."""
 
     model: nn.Module
     optimizer: torch.optim.Optimizer
-    plan: Callable[[int], Sequence[Step]]
+    plan_epoch: Callable[[int], Sequence[Step]]
     """Return the plan (all steps) of an epoch. Deterministic in the epoch."""
-    fetch: Callable[[Positions, int], Batch]
+    load_batch: Callable[[Positions, int], Batch]
     """Return this rank's share of a batch, in host memory, from item positions and an epoch."""
     loss: Callable[[Callable[..., Any], Batch], Tensor]
     """Return the summed loss of a batch.
 
     An objective with several losses, whose means are added, returns one sum per loss."""
-    count: Callable[[Batch], float | Tensor]
+    loss_divisor: Callable[[Batch], float | Tensor]
     """Return the divisor of that sum (one per loss) for a batch in host memory."""
-    factor: Callable[[int], float]
+    lr_factor: Callable[[int], float]
     """Learning-rate schedule: return the learning-rate factor after a number of steps."""
     epoch_of: Callable[[int], int] = int
     """Return the epoch of a plan number. A stream has several plans per epoch."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Device of the model."""
-    splits: bool = True
+    can_split: bool = True
     """Whether a micro-batch may be split further."""
-    exchange: Callable[[bool], None] | None = None
+    before_backward: Callable[[bool], None] | None = None
     """Called before each backward pass with whether it is the last of its step.
 
     Set where gradients are all-reduced during the backward pass."""
@@ -64,27 +64,27 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Taken:
+class LaunchedStep:
     """An optimizer step that has been launched but may not have finished on the device."""
 
     position: Position
     """Position of this step, not of the next one."""
     epoch: int
     steps_of_epoch: int
-    numbers: Tensor
+    loss_and_norm: Tensor
     """Loss and gradient norm, on the device. Shape (2,), float64."""
     may_overflow: bool
     """Whether a non-finite gradient norm is tolerated."""
     learning_rate: float
-    items: int
+    num_items: int
     tokens: int
     padded_tokens: int
-    started: float
+    start_time: float
     """Start time, from ``time.perf_counter``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class StepResult:
     """The results of one finished optimizer step."""
 
     step: int
@@ -94,7 +94,7 @@ class Done:
     learning_rate: float
     gradient_norm: float
     """L2 norm of the gradient before clipping."""
-    items: int
+    num_items: int
     tokens: int
     """Tokens without padding."""
     padded_tokens: int
@@ -102,7 +102,7 @@ class Done:
 
 
 def train(
-    work: Work,
+    work: TrainingSetup,
     position: Position,
     *,
     total_steps: int,
@@ -110,14 +110,14 @@ def train(
     scaler: torch.amp.GradScaler | None = None,
     clip: float = 1.0,
     say: Say = lambda line: None,
-) -> Iterator[Taken]:
+) -> Iterator[LaunchedStep]:
     """Train from a position to the last step, yielding each step once it is launched.
 
     The loss of a step is divided once, by the count over all its micro-batches. So gradient
     accumulation gives the gradient of the whole batch, even for a short last batch.
 
     Only finite gradients update the weights. After a non-finite loss or gradient the weights stay
-    as they are. Pass the steps to `read` to detect that.
+    as they are. Pass the steps to `read_results` to detect that.
 
     The loop never reads a value from the device, so the device computes while the host prepares
     the next step.
@@ -141,19 +141,21 @@ def train(
     parameters = list(work.model.parameters())
     tables = TableGradients(work.model)
     narrow = None
-    if precision.mixed and work.exchange is None:  # otherwise the sharding code casts the weights
+    if (
+        precision.mixed and work.before_backward is None
+    ):  # otherwise the sharding code casts the weights
         narrow = NarrowWeights(work.model, precision.dtype)
     # The size of a sparse gradient is the number of distinct tokens, which only the device knows.
-    sparse = ranks.size() == 1 and not waits(work.device)
+    sparse = ranks.size() == 1 and not blocks_host(work.device)
     stopped = torch.zeros((), dtype=torch.bool, device=work.device)
-    portions = Portions(work.fetch, splits=work.splits, say=say)
-    plan = work.plan(position.epoch)
+    portions = Portions(work.load_batch, splits=work.can_split, say=say)
+    plan = work.plan_epoch(position.epoch)
     while position.step < total_steps:
         if position.index == len(plan):
             position.epoch, position.index = position.epoch + 1, 0
-            plan = work.plan(position.epoch)
+            plan = work.plan_epoch(position.epoch)
         started = time.perf_counter()
-        factor = work.factor(position.step)
+        factor = work.lr_factor(position.step)
         for group, rate in zip(work.optimizer.param_groups, base_rates, strict=True):
             group["lr"] = rate * factor
         micro_batches = plan[position.index]
@@ -161,35 +163,35 @@ def train(
             batches, loss = _accumulate_within_memory(
                 work, portions, position, micro_batches, narrow, scaler
             )
-        if work.exchange is None:
+        if work.before_backward is None:
             ranks.add_gradients(work.model)
         stopped = stopped | ~loss.isfinite()
         norm, stopped = _clip_and_step(work, parameters, tables, scaler, clip, stopped)
         tokens, padded_tokens = _count_tokens(batches)
-        taken = Taken(
+        taken = LaunchedStep(
             position=replace(position),
             epoch=work.epoch_of(position.epoch),
             steps_of_epoch=len(plan),
-            numbers=torch.stack([loss, norm.double()]),
+            loss_and_norm=torch.stack([loss, norm.double()]),
             may_overflow=scaler is not None,
             learning_rate=base_rates[0] * factor,
-            items=sum(len(rows) for rows in micro_batches),
+            num_items=sum(len(rows) for rows in micro_batches),
             tokens=tokens,
             padded_tokens=padded_tokens,
-            started=started,
+            start_time=started,
         )
         position.step, position.index = position.step + 1, position.index + 1
         yield taken
 
 
-def read(taken: Sequence[Taken]) -> Iterator[Done]:
+def read_results(taken: Sequence[LaunchedStep]) -> Iterator[StepResult]:
     """Wait for several steps with a single device synchronization and yield their results.
 
     Raises:
         UserError: a loss or a gradient is not finite. The weights are those before that step.
     """
-    rows = torch.stack([step.numbers for step in taken]).tolist()
-    seconds = (time.perf_counter() - taken[0].started) / len(taken)
+    rows = torch.stack([step.loss_and_norm for step in taken]).tolist()
+    seconds = (time.perf_counter() - taken[0].start_time) / len(taken)
     for step, (loss, norm) in zip(taken, rows, strict=True):
         # A scaled fp16 gradient may overflow. The scaler then skips the step and lowers the scale.
         if not math.isfinite(loss) or not (step.may_overflow or math.isfinite(norm)):
@@ -200,13 +202,13 @@ def read(taken: Sequence[Taken]) -> Iterator[Done]:
                 f"step {position.index + 1} of {step.steps_of_epoch}): the {problem}; "
                 "try a lower --learning-rate or --precision fp32"
             )
-        yield Done(
+        yield StepResult(
             step=step.position.step + 1,
             epoch=step.epoch,
             loss=loss,
             learning_rate=step.learning_rate,
             gradient_norm=norm,
-            items=step.items,
+            num_items=step.num_items,
             tokens=step.tokens,
             padded_tokens=step.padded_tokens,
             seconds=seconds,
@@ -214,7 +216,7 @@ def read(taken: Sequence[Taken]) -> Iterator[Done]:
 
 
 def _accumulate_within_memory(
-    work: Work,
+    work: TrainingSetup,
     portions: Portions,
     position: Position,
     micro_batches: Step,
@@ -242,7 +244,7 @@ def _accumulate_within_memory(
 
 
 def _accumulate(
-    work: Work,
+    work: TrainingSetup,
     batches: Sequence[Batch],
     narrow: NarrowWeights | None,
     scaler: torch.amp.GradScaler | None,
@@ -253,15 +255,15 @@ def _accumulate(
     if narrow:
         narrow.renew()
     # A step may have no targets, such as the inside of one very long word: the count is then 0.
-    counts = sum(work.count(batch) / batch.copies for batch in batches)
+    counts = sum(work.loss_divisor(batch) / batch.replicas for batch in batches)
     count = ranks.total(torch.as_tensor(counts, dtype=torch.float64)).clamp(min=1e-30)
-    count = send(count, work.device)
+    count = copy_to_device(count, work.device)
     total = torch.zeros((), dtype=torch.float64, device=work.device)
     for number, batch in enumerate(batches, start=1):
-        if work.exchange:
-            work.exchange(number == len(batches))
+        if work.before_backward:
+            work.before_backward(number == len(batches))
         losses = work.loss(narrow.forward if narrow else work.model, batch.to(work.device))
-        share = (losses / count).sum() / batch.copies
+        share = (losses / count).sum() / batch.replicas
         total += share.detach()
         torch.autograd.backward(scaler.scale(share) if scaler else share)
         if narrow:
@@ -271,14 +273,14 @@ def _accumulate(
 
 def _count_tokens(batches: Sequence[Batch]) -> tuple[int, int]:
     """Return the number of tokens in a step's batches, without and with padding."""
-    tokens = sum(batch.num_tokens / batch.copies for batch in batches)
-    padded = sum(batch.num_positions / batch.copies for batch in batches)
+    tokens = sum(batch.num_tokens / batch.replicas for batch in batches)
+    padded = sum(batch.num_positions / batch.replicas for batch in batches)
     totals = ranks.total(torch.tensor([tokens, padded], dtype=torch.float64)).round().tolist()
     return int(totals[0]), int(totals[1])
 
 
 def _clip_and_step(
-    work: Work,
+    work: TrainingSetup,
     parameters: Sequence[nn.Parameter],
     tables: TableGradients,
     scaler: torch.amp.GradScaler | None,
@@ -312,7 +314,7 @@ def _clip_and_step(
 def _clip(gradients: list[Tensor], norm: Tensor, max_norm: float) -> None:
     """Scale gradients down to a maximum norm."""
     norm = norm.double()
-    if not waits(norm.device) and not norm > max_norm:
+    if not blocks_host(norm.device) and not norm > max_norm:
         return  # saves a pass over all gradients
     shards = [ranks.local(gradient) for gradient in gradients]
     factor = torch.where(norm > max_norm, max_norm / (norm + 1e-6), 1.0)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from heedful.batches import Batch, Positions
+from heedful.device_transfer import blocks_host
 from heedful.errors import UserError
-from heedful.host import waits
 from heedful.task import Say
 from heedful.training import random_state, ranks
 
@@ -114,7 +114,7 @@ def tokens_that_fit(
     model.train()
     bytes_per_token = _saved_bytes(model, loss) / positions
     random_state.restore(rng_state, device)
-    if waits(device):
+    if blocks_host(device):
         trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
         free, limit = torch.cuda.mem_get_info(device)[0] - _STATE_BYTES * trainable, math.inf
         budget = _DEVICE_SHARE * free

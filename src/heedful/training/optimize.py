@@ -6,8 +6,8 @@ from inspect import unwrap
 import torch
 from torch import Tensor, nn
 
+from heedful.device_transfer import blocks_host
 from heedful.errors import UserError
-from heedful.host import waits
 from heedful.models.model import Model
 
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
@@ -103,7 +103,7 @@ def step_unless(stopped: Tensor, optimizer: torch.optim.Optimizer) -> None:
             bool.
         optimizer: made by `adamw`.
     """
-    if not waits(stopped.device):
+    if not blocks_host(stopped.device):
         if not stopped:
             optimizer.step()
         return

@@ -9,7 +9,7 @@ from heedful.training import ranks
 if TYPE_CHECKING:  # rich is imported lazily: predictions do not need it
     from rich.console import Console
 
-    from heedful.training.loop import Done
+    from heedful.training.loop import StepResult
 
 Item = TypeVar("Item")
 
@@ -42,7 +42,7 @@ def console() -> "Console":
 
 
 @contextmanager
-def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None]]":
+def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[StepResult], None]]":
     """Show the progress of a run; yield a function to call with each step."""
     from rich.progress import (
         BarColumn,
@@ -69,7 +69,7 @@ def training_bar(total_steps: int, done: int) -> "Iterator[Callable[[Done], None
     loss: float | None = None
     tokens = seconds = 0.0
 
-    def show(step: "Done") -> None:
+    def show(step: "StepResult") -> None:
         nonlocal loss, tokens, seconds
         loss = step.loss if loss is None else loss + _SMOOTHING * (step.loss - loss)
         tokens += _SMOOTHING * (step.tokens - tokens)

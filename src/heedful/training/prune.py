@@ -116,12 +116,14 @@ def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Te
     device = next(model.parameters()).device
 
     def loss(batch: Batch, masks: dict[str, Tensor]) -> tuple[Tensor, Tensor | float]:
-        return task.loss(partial(model, **masks), batch), task.count(batch)
+        return task.loss(partial(model, **masks), batch), task.loss_divisor(batch)
 
     # Evenly spaced over the data, which may be sorted by label.
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
-    size = TOGETHER if task.whole_batch else 1
+    size = TOGETHER if task.in_batch_loss else 1
     batches = (chosen[start : start + size].numpy() for start in range(0, len(chosen), size))
     rows = counted(batches, "batches weighed")
-    fetched = (replace(examples.fetch(row, 0), copies=ranks.size()) for row in rows)  # on each rank
+    fetched = (
+        replace(examples.fetch(row, 0), replicas=ranks.size()) for row in rows
+    )  # on each rank
     return importance_of_heads(model, (batch.to(device) for batch in fetched), loss)

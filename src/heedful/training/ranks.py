@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from heedful.errors import (
     EXIT_STOPPED,
     EXIT_USER_ERROR,
-    LONGEST_NAME,
+    MAX_NAME_LENGTH,
     UserError,
     message_of,
     option_of,
     shorten,
 )
-from heedful.training.meeting import INTERFACE
-from heedful.training.watch import GoneError, noticing_who_is_gone, watching
+from heedful.training.rendezvous import INTERFACE
+from heedful.training.watchdog import GoneError, noticing_who_is_gone, watching
 
 Item = TypeVar("Item")
 
@@ -175,7 +175,7 @@ def _differences(name: str, one: object, other: object) -> Iterator[str]:
                 what = option_of(key) if name == "settings" else f"{key!r} of {name}"
                 yield from _differences(what, one.get(key), other.get(key))
         return
-    in_one, in_other = (shorten(repr(value), LONGEST_NAME) for value in (one, other))
+    in_one, in_other = (shorten(repr(value), MAX_NAME_LENGTH) for value in (one, other))
     yield f"{name} is {in_one} in one, {in_other} in the other"
 
 

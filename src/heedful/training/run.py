@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from heedful.batches import Batch, Positions
-from heedful.batches.buckets import PASS_PADDING
+from heedful.batches.buckets import MAX_PADDING
 from heedful.checkpoints.card import write_card
 from heedful.checkpoints.opening import (
     bring_back,
@@ -29,16 +29,15 @@ from heedful.checkpoints.opening import (
     tidy_finished,
 )
 from heedful.checkpoints.runs import RunRecord, versions
-from heedful.errors import UserError, amount, check_known
+from heedful.errors import UserError, check_known, count_of
 from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
-from heedful.reading.shards import find_shards, shard_prints
+from heedful.reading.shards import find_shards, shard_fingerprints
 from heedful.settings import LongText, PredictSettings, left_out
-from heedful.task import AnyTask, Fit, Recipe, Say, Start
+from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
-from heedful.training.disk import check_shared
 from heedful.training.distil import (
     Distillation,
     check_teacher,
@@ -51,12 +50,13 @@ from heedful.training.ema import MovingAverage
 from heedful.training.examples import Examples
 from heedful.training.fit import Outcome, Run, fit
 from heedful.training.gradients import NarrowWeights
-from heedful.training.loop import Work
+from heedful.training.loop import TrainingSetup
 from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 from heedful.training.prune import check_prunable, prune
 from heedful.training.schedule import schedule
+from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
 
@@ -106,7 +106,7 @@ def train(
             if ranks.is_first():
                 stack.enter_context(held(out))
         check_run(recipe.run, record)  # again: another training may have used the folder meanwhile
-        ranks.check_same(facts_of(record))
+        ranks.check_same(shared_facts(record))
         with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
             if ranks.is_first():
                 make_run(recipe.run, record)
@@ -115,7 +115,7 @@ def train(
             with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
                 dev = _dev(task, recipe, start, folder)
                 original_recipe = recipe
-                if task.taught_by == "texts" and recipe.teaching.teacher is not None:
+                if task.teacher_output == "texts" and recipe.teaching.teacher is not None:
                     with ranks.first_before_others():
                         recipe = retell(task, recipe, say)
                 task, start, examples = _examples(task, recipe, start, folder, say)
@@ -130,10 +130,10 @@ def train(
             record = _record(kind, original_recipe, task=task, max_length=start.max_length)
             scorer = partial(_score, score, start, record, dev) if dev else None
             run = _run(wrapped, lessons or task, task, recipe, start, examples, record, scorer, say)
-            say(task.card())
+            say(task.model_card())
             say(_summary(run, examples, device))
             outcome = fit(run)
-    task.clean_up(recipe)
+    task.remove_resume_files(recipe)
     return outcome
 
 
@@ -144,10 +144,10 @@ def _in_passes(recipe: Recipe) -> bool:
 
 def _summary(run: Run, examples: Examples | Stream, device: torch.device) -> str:
     """Return a line that sums up the training settings and the device."""
-    no_update = run.total_steps == 1 and not run.work.factor(0)
+    no_update = run.total_steps == 1 and not run.work.lr_factor(0)
     warning = "; the warm-up takes the only step, at a rate of 0: give --warmup 0"
     return (
-        f"{examples.card}, {amount(run.total_steps, 'step')} of {run.settings.batch_size}, "
+        f"{examples.card}, {count_of(run.total_steps, 'step')} of {run.settings.batch_size}, "
         f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
         f"{run.precision.name} on {device} ({run.precision.reason}){warning if no_update else ''}"
     )
@@ -162,15 +162,15 @@ def _is_finished(kind: type[AnyTask], recipe: Recipe, record: RunRecord, say: Sa
         return False
     if ranks.is_first():
         tidy_finished(recipe.run.out)
-        kind.clean_up(recipe)
+        kind.remove_resume_files(recipe)
     say(f"{recipe.run.out} is finished; nothing to do")
     return True
 
 
 def _decide(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[AnyTask, RunRecord]:
     """Return the task, and the record with the task fields that the settings do not contain."""
-    task = kind.decide(recipe)
-    record = replace(record, goal={name: getattr(task, name) for name in kind.unsaid})
+    task = kind.from_training_data(recipe)
+    record = replace(record, goal={name: getattr(task, name) for name in kind.underived_fields})
     check_goal(recipe.run, record)
     return task, record
 
@@ -209,10 +209,11 @@ def _dev(
     if not recipe.data.dev:
         return None
     read = task.labelled_records(recipe.data.dev, recipe.columns, start, folder)
-    fit = Fit(max_length=start.max_length, rule=dev_rule(recipe))
+    fit = LengthLimit(max_length=start.max_length, long_text=dev_rule(recipe))
 
     def records() -> Iterator[Any]:
-        return task.scorable(read(), lambda line: None)  # `Task.check_files` has reported these
+        # `Task.check_files` has reported those that are dropped.
+        return task.drop_unscorable(read(), lambda line: None)
 
     def checked(share: Iterator[Any]) -> Iterator[None]:
         for _ in task.encode(share, start.tokenizer, fit, labelled=True):
@@ -229,18 +230,16 @@ def _examples(
     """Prepare the training data, or the stream that reads it."""
     training, alike = recipe.training, _alike(task, recipe, start)
     # A student that learns hidden states needs those of all tokens, padding included.
-    unpadded = start.model.learns_unpadded and not recipe.teaching.hidden_weight
-    most_padding = math.inf if alike or unpadded else PASS_PADDING
+    unpadded = start.model.trains_packed and not recipe.teaching.hidden_weight
+    max_padding = math.inf if alike or unpadded else MAX_PADDING
     if task.streams(recipe):
         task, start, shards = task.shards(recipe, start, say)
-        read = Stream(
-            task, start.tokenizer, shards, training, alike=alike, most_padding=most_padding
-        )
+        read = Stream(task, start.tokenizer, shards, training, alike=alike, max_padding=max_padding)
         return task, start, read
     with ranks.first_before_others():
         task, start, store_of = task.stores(recipe, start, folder, say)
     examples = Examples(
-        task, start.tokenizer, store_of, training, alike=alike, most_padding=most_padding
+        task, start.tokenizer, store_of, training, alike=alike, max_padding=max_padding
     )
     return task, start, examples
 
@@ -250,14 +249,14 @@ def _alike(task: AnyTask, recipe: Recipe, start: Start) -> bool:
     if recipe.training.group_by_length is not None:
         return recipe.training.group_by_length
     # Pairs of similar length on both sides are alike in other ways too: a step would teach less.
-    return not (task.two_sided and start.model.learns_unpadded)
+    return not (task.has_target_tokens and start.model.trains_packed)
 
 
 def _distillation(
     task: AnyTask, recipe: Recipe, start: Start, device: torch.device
 ) -> Distillation | None:
     """Return the distillation, if there is a teacher whose scores are the targets."""
-    if recipe.teaching.teacher is None or task.taught_by in (None, "texts"):
+    if recipe.teaching.teacher is None or task.teacher_output in (None, "texts"):
         return None
     precision = choose_precision(recipe.training.precision, device)
     return distillation(task, recipe.teaching, start, device, precision.dtype)
@@ -320,11 +319,11 @@ def _damage_report(kind: type[AnyTask], recipe: Recipe) -> str | None:
 
 def _fingerprints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
     if kind.streams(recipe):
-        return shard_prints(find_shards(recipe.data.train))
+        return shard_fingerprints(find_shards(recipe.data.train))
     return fingerprint(recipe.data.train, folders=_reads_images(recipe))
 
 
-def facts_of(record: RunRecord) -> dict[str, Any]:
+def shared_facts(record: RunRecord) -> dict[str, Any]:
     """Return what all ranks must have in common; files by name, so that an error can name one."""
     facts = asdict(record)
     for name in ("data", "dev"):
@@ -358,32 +357,33 @@ def _run(
 ) -> Run:
     """Assemble the run: model, optimizer, data, schedule and precision."""
     training, model, head_rate = recipe.training, wrapped.model, recipe.training.head_learning_rate
-    defaults = training.usual(from_scratch=recipe.from_scratch)
+    defaults = training.defaults(from_scratch=recipe.from_scratch)
     rate = training.learning_rate or defaults.rate(start.model.config)
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
     steps_per_epoch = examples.steps_per_epoch
     total_steps = training.total_steps(steps_per_epoch, defaults)
-    work = Work(
+    work = TrainingSetup(
         model=model,
         optimizer=adamw(
             model,
             learning_rate=rate,
             head=model.fresh_head_parameters() if head_rate is None else model.head_parameters(),
-            head_learning_rate=head_rate or rate * (1 if recipe.from_scratch else task.head_rate),
+            head_learning_rate=head_rate
+            or rate * (1 if recipe.from_scratch else task.head_lr_multiplier),
             weight_decay=training.weight_decay,
             betas=task.betas,
             epsilon=task.epsilon,
         ),
-        plan=examples.plan,
-        fetch=partial(_fetch, examples),
+        plan_epoch=examples.plan,
+        load_batch=partial(_fetch, examples),
         loss=objective.loss,
-        count=objective.count,
-        exchange=wrapped.exchange,
-        factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
+        loss_divisor=objective.loss_divisor,
+        before_backward=wrapped.exchange,
+        lr_factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
         epoch_of=examples.epoch_of if isinstance(examples, Stream) else int,
         device=device,
-        splits=not task.whole_batch,
+        can_split=not task.in_batch_loss,
     )
     if training.batch_tokens == "auto" and isinstance(examples, Examples):
         _choose_batch_tokens(work, examples, precision, say)
@@ -407,20 +407,22 @@ def _run(
     )
 
 
-def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, say: Say) -> None:
+def _choose_batch_tokens(
+    work: TrainingSetup, examples: Examples, precision: Precision, say: Say
+) -> None:
     """Measure with the longest item how many tokens fit into memory.
 
     Raises:
         UserError: torch shards or replicates the model, so it would gather weights in between.
     """
-    if work.exchange is not None:
+    if work.before_backward is not None:
         raise UserError(
             "--batch-tokens auto measures a model that a process has for itself: give a number "
             "with --shard, and with several processes on GPUs"
         )
     batch = _fetch(examples, examples.longest(), 0)
     forward: Callable[..., Any] = work.model
-    if precision.mixed and work.exchange is None:
+    if precision.mixed and work.before_backward is None:
         forward = NarrowWeights(work.model, precision.dtype).forward
     examples.batch_tokens = tokens_that_fit(
         work.model,
@@ -434,12 +436,12 @@ def _choose_batch_tokens(work: Work, examples: Examples, precision: Precision, s
 def _fetch(examples: Examples | Stream, items: Positions, epoch: int) -> Batch:
     """Return the batch of this rank's share of the items."""
     items, copies = ranks.part(items)
-    return replace(examples.fetch(items, epoch), copies=copies)
+    return replace(examples.fetch(items, epoch), replicas=copies)
 
 
 def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:
     """Write everything that predictions need, and the model card."""
     start.model.save_pretrained(folder)
     start.tokenizer.save_pretrained(folder)
-    write_card(folder, record, purpose=task.card(), example=task.example)
-    task.write_beside(start, folder)
+    write_card(folder, record, purpose=task.model_card(), example=task.example)
+    task.write_extra_files(start, folder)

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from heedful.layers.block import Block
 from heedful.layers.multihead import MultiHead
 from heedful.models.model import Model
-from heedful.models.with_head import wide_layers
+from heedful.models.with_head import float32_layers
 from heedful.training.device import Precision
 
 
@@ -67,10 +67,10 @@ def divide(model: Model, device: torch.device, plan: Plan) -> Model:
             for part in model.modules()
             if isinstance(part, nn.Embedding) and part not in in_blocks
         ]
-        outputs = wide_layers(model)
+        outputs = float32_layers(model)
         for attention in in_blocks:
             if isinstance(attention, MultiHead):
-                attention.computes_in = plan.precision.dtype
+                attention.compute_dtype = plan.precision.dtype
         low_precision = MixedPrecisionPolicy(
             param_dtype=plan.precision.dtype, reduce_dtype=torch.float32
         )

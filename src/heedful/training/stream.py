@@ -14,8 +14,8 @@ import torch
 from heedful.batches import Batch, Draw, Positions, Step, plan_epoch
 from heedful.batches.background import Background
 from heedful.batches.packed import Packed
-from heedful.batches.stream import Buffer, Chunks, Mark, Offer, Stage, drawn_from
-from heedful.errors import amount
+from heedful.batches.stream import Buffer, Chunks, LanePosition, Offer, StreamPosition, derived_seed
+from heedful.errors import count_of
 from heedful.settings import TrainSettings
 from heedful.task import AnyTask, Shards
 from heedful.training import ranks
@@ -36,7 +36,7 @@ class Stream:
         shards: the data to read.
         training: the training settings.
         alike: whether to group items of similar length into a step.
-        most_padding: maximum number of padding tokens in a micro-batch.
+        max_padding: maximum number of padding tokens in a micro-batch.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Stream:
         training: TrainSettings,
         *,
         alike: bool,
-        most_padding: float,
+        max_padding: float,
     ) -> None:
         self._task, self._tokenizer, self._training = task, tokenizer, training
-        self.alike, self._most_padding = alike, most_padding
+        self.alike, self._most_padding = alike, max_padding
         lanes = min(shards.side_by_side, shards.count)
         self._buffer = Buffer(
             shards=shards.count,
@@ -62,7 +62,7 @@ class Stream:
             reads=lambda lane: lane % ranks.size() == ranks.rank(),
             share=_exchange,
         )
-        self._stages = {0: Stage.first(0, lanes)}
+        self._stages = {0: StreamPosition.first(0, lanes)}
         self._fillings: dict[int, Packed] = {}
         self._epochs = [(0, 0)]
         """First fill and number of each epoch so far."""
@@ -71,7 +71,7 @@ class Stream:
         self._batch_tokens = training.batch_tokens
         self.steps_per_epoch = training.steps  # unknown: treated as a single epoch
         readers = f" by {lanes} of {ranks.size()} processes" if lanes < ranks.size() else ""
-        self.card = f"{amount(shards.count, 'shard')}, read by stream{readers}"
+        self.card = f"{count_of(shards.count, 'shard')}, read by stream{readers}"
 
     def plan(self, filling: int) -> list[Step]:
         """Fill the buffer and return its steps. Fills must be requested in order."""
@@ -88,17 +88,17 @@ class Stream:
             examples.lengths,
             batch_size=training.batch_size,
             batch_tokens=self._batch_tokens,
-            seed=drawn_from(training.seed, stage.epoch),
+            seed=derived_seed(training.seed, stage.epoch),
             epoch=stage.filling,
-            alike=self.alike,
-            most_padding=self._most_padding,
+            similar_lengths=self.alike,
+            max_padding=self._most_padding,
         )
 
     def fetch(self, items: Positions, filling: int) -> Batch:
         """Return a batch of items of a buffer fill."""
         stage, examples = self._stages[filling], self._fillings[filling]
         rows = items + stage.row
-        draw = Draw(seed=self._training.seed, epoch=stage.epoch, rows=rows, learns=True)
+        draw = Draw(seed=self._training.seed, epoch=stage.epoch, rows=rows, training=True)
         return self._task.batch([examples[int(item)] for item in items], self._tokenizer, draw)
 
     def epoch_of(self, filling: int) -> int:
@@ -111,8 +111,8 @@ class Stream:
 
     def go_on(self, filling: int, bookmark: Mapping[str, Any]) -> None:
         """Resume from the bookmark of a checkpoint."""
-        marks = tuple(None if mark is None else Mark(*mark) for mark in bookmark["marks"])
-        self._stages = {filling: Stage(**{**bookmark, "marks": marks})}
+        marks = tuple(None if mark is None else LanePosition(*mark) for mark in bookmark["marks"])
+        self._stages = {filling: StreamPosition(**{**bookmark, "marks": marks})}
         self._epochs = [(filling, bookmark["epoch"])]
 
 

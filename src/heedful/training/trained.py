@@ -25,7 +25,7 @@ class Trained:
 
     model: Model
     exchange: Callable[[bool], None] | None
-    """See ``loop.Work``."""
+    """See ``loop.TrainingSetup``."""
     whole: Callable[[bool], AbstractContextManager[None]]
     """See ``fit.Run``."""
 
@@ -58,7 +58,7 @@ def trained(
             "none can wait for the others' parts; leave out --shard"
         )
     model = start.model
-    if model.can_recompute:
+    if model.supports_checkpointing:
         model.gradient_checkpointing = training.gradient_checkpointing
     if ranks.size() == 1 or in_passes or not (training.shard or device.type in _OVERLAPPED):
         return Trained(model=model, exchange=None, whole=lambda wanted: nullcontext()), start

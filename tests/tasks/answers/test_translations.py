@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from heedful.tasks.answers.translations import link_words
+from heedful.tasks.answers.translations import align_words
 from heedful.tokens import TextTokenizer, TranslationTokenizer
 from heedful.tokens.text import BYTES
 
@@ -17,7 +17,7 @@ def test_each_word_is_linked_to_what_its_pieces_attended_to_most() -> None:
     written = SIDE.encode_batch(["bx Ax", "A"])
     first = np.array([[1, 0, 5, 2, 9], [1, 0, 2, 2, 9], [4, 3, 0, 0, 0], [0, 3, 0, 0, 0]])
     attention = [first.astype(np.float32), np.array([[1, 7]], np.float32)]
-    links = link_words("A b Ax b", read, "bx Ax A", written, attention, TOKENIZER)
+    links = align_words("A b Ax b", read, "bx Ax A", written, attention, TOKENIZER)
     assert links is not None
     assert links.source_words == ((0, 1), (2, 3), (4, 6), (7, 8))
     assert links.target_words == ((0, 2), (3, 5), (6, 7))
@@ -29,11 +29,11 @@ def test_links_where_sentences_stand_apart() -> None:
     read, written = SIDE.encode_batch(["A b A", "x"]), SIDE.encode_batch(["b A b", "A"])
     attention = [np.eye(3, dtype=np.float32)[[2, 1, 0]], np.ones((1, 2), np.float32)]
     text = "\t A  b \u2028A   x "
-    links = link_words(text, read, "b A b A", written, attention, TOKENIZER)
+    links = align_words(text, read, "b A b A", written, attention, TOKENIZER)
     assert links is not None
     assert [text[start:end] for start, end in links.source_words] == ["A", "b", "A", "x"]
     assert links.links == ((2, 0), (1, 1), (0, 2), (3, 3))
-    assert link_words("A b b", read, "b A b A", written, attention, TOKENIZER) is None
+    assert align_words("A b b", read, "b A b A", written, attention, TOKENIZER) is None
 
 
 def test_links_where_lines_are_joined_without_a_space() -> None:
@@ -41,7 +41,7 @@ def test_links_where_lines_are_joined_without_a_space() -> None:
     read, text = side.encode_batch(["甲乙", "甲丁"]), " 甲\n乙\u3000甲\n丁"
     attention = [np.ones((1, 3), np.float32)] * 2
     written = side.encode_batch(["甲", "甲"])
-    links = link_words(text, read, "甲甲", written, attention, TranslationTokenizer(side, side))
+    links = align_words(text, read, "甲甲", written, attention, TranslationTokenizer(side, side))
     assert links is not None
     assert [text[start:end] for start, end in links.source_words] == ["甲", "乙", "甲", "丁"]
     assert links.target_words == ((0, 1), (1, 2))
@@ -54,7 +54,7 @@ def test_links_of_a_long_text_take_little_memory() -> None:
     written = SIDE.encode_batch(["b"] * count)
     attention = [np.ones((1, 3), np.float32)] * count
     tracemalloc.start()
-    links = link_words(text, read, " ".join(["b"] * count), written, attention, TOKENIZER)
+    links = align_words(text, read, " ".join(["b"] * count), written, attention, TOKENIZER)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert links is not None

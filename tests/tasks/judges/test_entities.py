@@ -56,7 +56,7 @@ def test_what_an_explanation_is_about() -> None:
 
     def doubtful(*spans: tuple[Span, float]) -> str | None:
         (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
-        return judgement.doubtful
+        return judgement.explain_target
 
     right, wrong = (0, 7, "PER"), (12, 20, "LOC")
     assert doubtful((right, 0.9), (wrong, 0.95)) == "New"  # it is wrong
@@ -71,7 +71,7 @@ def test_an_entity_is_told_from_the_same_words_before_it() -> None:
 
     def doubtful(*spans: tuple[Span, float]) -> str | None:
         (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
-        return judgement.doubtful
+        return judgement.explain_target
 
     second, third = (12, 15, "LOC"), (25, 28, "LOC")
     assert doubtful((second, 0.9)) == "Ann May"

@@ -68,7 +68,7 @@ def graphs_of(source: Source) -> list[Graph]:
     batch = list(sample_batches(source))[1]
     if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):
         return _encoder_and_decoder(model, batch)
-    if source.writes:
+    if source.generates:
         return [_decoder(model, batch)]
     return [_encoder(source, batch)]
 
@@ -76,7 +76,7 @@ def graphs_of(source: Source) -> list[Graph]:
 def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
     model, record, names = source.model, source.record, [*batch]
     axes: Axes = (BATCH, CHOICES, LENGTH) if record.task == "choose" else (BATCH, LENGTH)
-    if source.sees:
+    if source.reads_images:
         axes = (BATCH,)
     outputs = [*model(**batch).keys()]
 
@@ -87,7 +87,7 @@ def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
     def embed(model: Model, *tensors: Tensor) -> tuple[Tensor, Tensor]:
         inputs = dict(zip(names, tensors, strict=True))
         hidden = model(**inputs).last_hidden_state
-        return hidden, text_vector(hidden, inputs["attention_mask"], record.goal)
+        return hidden, text_embedding(hidden, inputs["attention_mask"], record.goal)
 
     embeds = record.task == "embed"
     return Graph(
@@ -100,7 +100,7 @@ def _encoder(source: Source, batch: dict[str, Tensor]) -> Graph:
     )
 
 
-def text_vector(hidden: Tensor, mask: Tensor, goal: Mapping[str, Any]) -> Tensor:
+def text_embedding(hidden: Tensor, mask: Tensor, goal: Mapping[str, Any]) -> Tensor:
     """Return the embedding of each text, with the run's pooling. Shape (B, D)."""
     vector = pool(hidden, mask, goal["pooling"])
     return F.normalize(vector, dim=-1) if goal["normalise"] else vector
@@ -124,7 +124,7 @@ def _decode_first(model: Model, ids: Tensor, mask: Tensor, encoded: Tensor) -> t
         Logits, shape (B, S, V), and the KV cache, including cross-attention.
     """
     logits, cache = _decode(model, ids, encoded, mask, None)
-    return logits, *flat(cache)
+    return logits, *flatten_cache(cache)
 
 
 def _decode_next(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
@@ -134,7 +134,7 @@ def _decode_next(model: Model, ids: Tensor, mask: Tensor, *past: Tensor) -> tupl
         Logits, shape (B, S, V), and the KV cache without cross-attention.
     """
     logits, cache = _decode(model, ids, None, mask, _cache(past, crosses=True))
-    return logits, *flat(_self_attention_of(cache))
+    return logits, *flatten_cache(_self_attention_of(cache))
 
 
 def _decode_without_encoder(
@@ -146,7 +146,7 @@ def _decode_without_encoder(
         Logits, shape (B, S, V), and the KV cache.
     """
     output = model(ids, mask, past_key_values=_cache(past, crosses=False), use_cache=True)
-    return output.logits, *flat(output.past_key_values)
+    return output.logits, *flatten_cache(output.past_key_values)
 
 
 def _decode(
@@ -165,7 +165,7 @@ def _decode(
     return output.logits, output.past_key_values
 
 
-def flat(cache: Cache) -> list[Tensor]:
+def flatten_cache(cache: Cache) -> list[Tensor]:
     """Return the tensors of a cache, by block: keys and values of self- and cross-attention."""
     return [
         tensor
@@ -206,7 +206,7 @@ def _cache_names(blocks: int, parts: Sequence[str]) -> list[str]:
 
 def _decoder(model: Model, batch: dict[str, Tensor]) -> Graph:
     ids, mask = batch["input_ids"], batch["attention_mask"]
-    past = flat(model(ids[:, :3], use_cache=True).past_key_values)
+    past = flatten_cache(model(ids[:, :3], use_cache=True).past_key_values)
     names = _cache_names(model.config.num_hidden_layers, [""])
     cached = {PAST + name: tensor for name, tensor in zip(names, past, strict=True)}
     return Graph(

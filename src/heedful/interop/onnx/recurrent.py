@@ -11,8 +11,8 @@ from torch import Tensor
 # The only way to export a loop. It has no public name yet.
 from torch._higher_order_ops.scan import scan
 
-from heedful.layers.additive import Memory, attend_additively
-from heedful.layers.recurrent import Direction, advance
+from heedful.layers.additive import KeysAndValues, attend_additively
+from heedful.layers.recurrent import Direction, cell_step
 from heedful.models import RnnSearch
 
 
@@ -37,7 +37,7 @@ def _run(direction: Direction, vectors: Tensor, real: Tensor) -> Tensor:
     ) -> tuple[tuple[Tensor, ...], Tensor]:
         from_input, is_real = inputs
         hidden, *cell = carry
-        states = advance(from_input, direction.hidden(hidden), hidden, cell[0] if cell else None)
+        states = cell_step(from_input, direction.hidden(hidden), hidden, cell[0] if cell else None)
         # In the backward direction, padding comes first. The state stays zero until it ends.
         new = tuple(state * is_real for state in states if state is not None)
         return new, new[0].clone()
@@ -83,7 +83,7 @@ def decode_next(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> t
         Logits, shape (B, 1, V), and the states to continue from.
     """
     *states, keys, values = past
-    memory = Memory(keys, values, mask.bool())
+    memory = KeysAndValues(keys, values, mask.bool())
     vectors = model.embed_target(ids)  # (B, 1, I)
     word = model.decoder.word(vectors[:, 0])
     carry = _step(model, tuple(states), word, memory)
@@ -92,7 +92,7 @@ def decode_next(model: RnnSearch, ids: Tensor, mask: Tensor, *past: Tensor) -> t
 
 
 def _step(
-    model: RnnSearch, carry: tuple[Tensor, ...], word: Tensor, memory: Memory
+    model: RnnSearch, carry: tuple[Tensor, ...], word: Tensor, memory: KeysAndValues
 ) -> tuple[Tensor, ...]:
     """Return the next hidden state, the cell state of an LSTM, and the attention context.
 
@@ -105,6 +105,6 @@ def _step(
     decoder = model.decoder
     hidden, *cell, context = carry
     gates = word + decoder.context(context)
-    new, new_cell = advance(gates, decoder.hidden(hidden), hidden, cell[0] if cell else None)
+    new, new_cell = cell_step(gates, decoder.hidden(hidden), hidden, cell[0] if cell else None)
     mixed = attend_additively(decoder.attention.query(new), memory, decoder.attention.score).values
     return (new, mixed) if new_cell is None else (new, new_cell, mixed)

@@ -25,7 +25,7 @@ from heedful.interop.onnx.graphs import (
 )
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer, generation
-from heedful.models.decoders import Encoded
+from heedful.models.decoders import EncoderOutput
 from heedful.models.labels import labelled_positions
 from heedful.models.model import Model
 from heedful.models.outputs import (
@@ -37,7 +37,7 @@ from heedful.models.outputs import (
     QuestionAnsweringOutput,
     SentenceOrderOutput,
 )
-from heedful.models.translation import options_of, to_write
+from heedful.models.translation import decoder_inputs, search_options
 
 Outputs = dict[str, Tensor]
 
@@ -70,7 +70,7 @@ class Session:
         }
 
 
-class Computes(Protocol):
+class RunnableGraph(Protocol):
     """A graph that a runtime computes."""
 
     inputs: list[str]
@@ -82,7 +82,7 @@ class Computes(Protocol):
 def open_model(
     source: Source,
     folder: Path,
-    open_graph: Callable[[Path], Computes] = Session,
+    open_graph: Callable[[Path], RunnableGraph] = Session,
     suffix: str = ".onnx",
 ) -> "OnnxModel":
     """Open the graphs of a folder as a replacement for the original model.
@@ -95,9 +95,9 @@ def open_model(
     """
     files = {name: (folder / name).with_suffix(suffix) for name in FILES}
     graphs = {name: open_graph(path) for name, path in files.items() if path.is_file()}
-    if ENCODER in graphs or source.writes:
+    if ENCODER in graphs or source.generates:
         return OnnxGenerator(source.model, graphs)
-    if source.sees:
+    if source.reads_images:
         return OnnxPictures(source.model, graphs[MODEL])
     return OnnxEncoder(source.model, graphs[MODEL])
 
@@ -110,7 +110,7 @@ class OnnxPictures:
         graph: the graph of the model.
     """
 
-    def __init__(self, model: Model, graph: Computes) -> None:
+    def __init__(self, model: Model, graph: RunnableGraph) -> None:
         self.config = model.config
         self._session = graph
 
@@ -131,7 +131,7 @@ class OnnxEncoder:
         graph: the graph of the model.
     """
 
-    def __init__(self, model: Model, graph: Computes) -> None:
+    def __init__(self, model: Model, graph: RunnableGraph) -> None:
         self.config = model.config
         self._session = graph
 
@@ -249,7 +249,7 @@ class OnnxGenerator:
         graphs: the graphs of the model, by file name.
     """
 
-    def __init__(self, model: Any, graphs: Mapping[str, Computes]) -> None:
+    def __init__(self, model: Any, graphs: Mapping[str, RunnableGraph]) -> None:
         self._model = model
         self.config = model.config
         self.max_positions: int = model.max_positions
@@ -267,18 +267,18 @@ class OnnxGenerator:
         """Return the weights of the original model."""
         return self._model.parameters()
 
-    def encode(self, batch: Mapping[str, Tensor]) -> Encoded | None:
+    def encode(self, batch: Mapping[str, Tensor]) -> EncoderOutput | None:
         """Encode a batch with all inputs; return None without an encoder."""
         if self._encoder is None:
             return None
         hidden = self._encoder(batch)["last_hidden_state"]
-        return Encoded(hidden=hidden, mask=batch["attention_mask"])
+        return EncoderOutput(hidden=hidden, mask=batch["attention_mask"])
 
     def decode(
         self,
         ids: Tensor,
         past: OnnxPast | None,
-        encoded: Encoded | None,
+        encoded: EncoderOutput | None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, OnnxPast]:
         """Return the next-token logits of each token, shape (B, S, V), and the new cache.
@@ -363,7 +363,7 @@ class OnnxGenerator:
     def _to_write(self, labels: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the token before each label, and the positions of labels."""
         if not isinstance(self._model, BertEncoderDecoder):
-            return to_write(None, labels, self.config)
+            return decoder_inputs(None, labels, self.config)
         ids = self._model.shifted(labels)
         size = self._model.decoder.config.vocab_size
         return ids, labelled_positions(labels, None, (ids.shape[0], ids.shape[1]), size)
@@ -385,7 +385,7 @@ class OnnxGenerator:
         if encoded is None:
             return generation.generate(decoder, input_ids, attention_mask, search, None, numbers)
         if isinstance(self._model, Transformer | RnnSearch):
-            search = options_of(search, self.config)
+            search = search_options(search, self.config)
             start = self.config.decoder_start_token_id
         else:
             start = self._model.decoder_start_token_id
@@ -416,7 +416,7 @@ class _Decoder:
             hidden = (
                 encoder_attention_mask if encoder_hidden_states is None else encoder_hidden_states
             )
-            encoded = Encoded(hidden=hidden, mask=encoder_attention_mask)
+            encoded = EncoderOutput(hidden=hidden, mask=encoder_attention_mask)
         logits, past = self._model.decode(ids, past_key_values, encoded)
         cache: Any = past
         return LanguageModelOutput(logits=logits, past_key_values=cache)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heedful.interop.checking import reads_types
+from heedful.interop.checking import uses_token_types
 from heedful.interop.onnx.graphs import ENCODER
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder
@@ -130,7 +130,7 @@ ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_to
 def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
     """Write ``README.md``: the inputs and outputs of each graph, and an example program."""
     record = source.record
-    what = "picture" if source.sees else "text"
+    what = "picture" if source.reads_images else "text"
     lines = [
         f"# A run of {record.task} as {engine.name}",
         "",
@@ -182,9 +182,9 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             most=record.goal["longest"] + 1,
             text="tokenizer.target.decode([id for id in generated[1:] if id != generated[0]])",
         )
-    if source.sees:
+    if source.reads_images:
         return _PICTURES.format(engine=engine.code)
-    if source.writes:
+    if source.generates:
         body: Any = model.body
         heads = [block.attention.self for block in body.encoder.blocks]
         return _CONTINUE.format(
@@ -200,6 +200,6 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
     elif record.task == "answer" or record.goal.get("pairs"):
         texts = '["a text", "another text"], ["its second text", "and its own"]'
     # RoBERTa may have token types, but its tokenizer returns them only on request.
-    asked = reads_types(source) and not source.tokenizer.token_types
+    asked = uses_token_types(source) and not source.tokenizer.token_types
     types = ", return_token_type_ids=True" if asked else ""
     return _TEXTS.format(engine=engine.code, texts=texts, rows=rows, types=types)

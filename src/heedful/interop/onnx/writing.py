@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from heedful.extras import missing
 from heedful.files import write_json
 from heedful.interop.checking import (
-    COARSE,
+    INT8_TOLERANCE,
     TOLERANCE,
     Check,
     Comparison,
     outputs_of,
     sample_batches,
 )
-from heedful.interop.onnx.graphs import Graph, graphs_of, text_vector
+from heedful.interop.onnx.graphs import Graph, graphs_of, text_embedding
 from heedful.interop.onnx.runtime import OnnxModel, open_model
 from heedful.interop.onnx.usage import ONNX, write_usage
 from heedful.interop.source import Source
@@ -45,7 +45,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     if settings.int8:
         _quantise(folder)
         in_int8 = f"{consumer} in int8"
-        coarse = compare(source, open_model(source, folder), in_int8, tolerance=COARSE)
+        coarse = compare(source, open_model(source, folder), in_int8, tolerance=INT8_TOLERANCE)
         check = replace(check, int8=coarse.difference)
     write_usage(source, folder, ONNX, int8=settings.int8)
     return check
@@ -144,9 +144,9 @@ def _expected(source: Source, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     outputs = outputs_of(source, batch)
     if source.record.task == "embed":
         hidden = outputs["last_hidden_state"]
-        vector = text_vector(hidden, batch["attention_mask"], source.record.goal)
+        vector = text_embedding(hidden, batch["attention_mask"], source.record.goal)
         return {"last_hidden_state": hidden, "sentence_embedding": vector}
-    if "decoder_input_ids" in batch or source.writes:
+    if "decoder_input_ids" in batch or source.generates:
         return {"logits": outputs["logits"], "logits by steps": outputs["logits"]}
     return outputs
 

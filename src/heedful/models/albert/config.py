@@ -20,7 +20,7 @@ class AlbertConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "albert"
-    ABSENT: ClassVar[Mapping[str, Any]] = {
+    UNSUPPORTED_FIELDS: ClassVar[Mapping[str, Any]] = {
         "is_decoder": False,
         "add_cross_attention": False,
         "use_cache": True,

@@ -16,7 +16,7 @@ from heedful.models.bert.model import (
 )
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import PreTrainingHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class AlbertModel(Encoder):
@@ -35,11 +35,11 @@ class AlbertModel(Encoder):
     prefix = PREFIX
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
-        order = Order(config.block_numbers, together=config.inner_group_num)
+        order = Order(config.block_numbers, blocks_per_layer=config.inner_group_num)
         # The reference adds the distance biases after scaling the other scores.
-        variant = Variant(order=order, widen=True, scaled=False)
+        variant = Variant(order=order, project_embeddings=True, scale_position_scores=False)
         super().__init__(config, add_pooling_layer, variant)
-        self.in_files = in_files(config)
+        self.file_names = in_files(config)
 
 
 class AlbertForSequenceClassification(BertForSequenceClassification):
@@ -81,7 +81,7 @@ class AlbertForMaskedLM(BertForMaskedLM):
     body_class = AlbertModel
 
 
-class AlbertForPreTraining(WithHead):
+class AlbertForPreTraining(ModelWithHead):
     """ALBERT with its two pre-training heads: masked language model and sentence order."""
 
     albert: AlbertModel

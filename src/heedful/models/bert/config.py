@@ -11,11 +11,11 @@ from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.positions import POSITIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_sizes,
-    check_switches,
 )
 
 _SIZES = (
@@ -48,9 +48,9 @@ class BertConfig(ReferenceConfig):
     )
     DEPTH: ClassVar[str] = "num_hidden_layers"
     POSITIONS: ClassVar[str] = "max_position_embeddings"
-    LEAST_TYPES: ClassVar[int] = 1
+    MIN_TOKEN_TYPES: ClassVar[int] = 1
     """Smallest value of ``type_vocab_size``."""
-    ABSENT: ClassVar[Mapping[str, Any]] = {}
+    UNSUPPORTED_FIELDS: ClassVar[Mapping[str, Any]] = {}
     """Fields that the family's files lack, each with its only supported value."""
 
     vocab_size: int = 30522
@@ -96,14 +96,14 @@ class BertConfig(ReferenceConfig):
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
     def __post_init__(self) -> None:
-        for name, value in self.ABSENT.items():
+        for name, value in self.UNSUPPORTED_FIELDS.items():
             if getattr(self, name) != value:
                 has = f"{name} is {getattr(self, name)!r}"
                 raise UserError(f"{has}; {self.MODEL_TYPE} supports only {value!r}")
         check_sizes(self, _SIZES, ("num_hidden_layers",))
-        check_numbers(self, ("type_vocab_size",), int, low=self.LEAST_TYPES, below=2**28)
+        check_numbers(self, ("type_vocab_size",), int, low=self.MIN_TOKEN_TYPES, below=2**28)
         switches = ("is_decoder", "add_cross_attention", "use_cache", "tie_word_embeddings")
-        check_switches(self, switches)
+        check_booleans(self, switches)
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, _PROBABILITIES, float, below=1)
         if self.classifier_dropout is not None:
@@ -142,4 +142,6 @@ class BertConfig(ReferenceConfig):
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a ``config.json``, for heedful and for the reference."""
         values = ReferenceConfig.to_dict(self)
-        return {name: value for name, value in values.items() if name not in self.ABSENT}
+        return {
+            name: value for name, value in values.items() if name not in self.UNSUPPORTED_FIELDS
+        }

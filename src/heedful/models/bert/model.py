@@ -7,7 +7,7 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.bert.names import PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class BertModel(Encoder):
@@ -25,7 +25,7 @@ class BertModel(Encoder):
         super().__init__(config, add_pooling_layer)
 
 
-class BertForSequenceClassification(WithHead):
+class BertForSequenceClassification(ModelWithHead):
     """BERT with a linear classifier or regression on the pooled first token."""
 
     bert: BertModel
@@ -44,7 +44,7 @@ class BertForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class BertForNextSentencePrediction(WithHead):
+class BertForNextSentencePrediction(ModelWithHead):
     """BERT that predicts whether the second text follows the first (Devlin et al. 2019, 3.1).
 
     The first of its two logits is for a second text that follows.
@@ -60,7 +60,7 @@ class BertForNextSentencePrediction(WithHead):
     forward = forwards.classify
 
 
-class BertForMultipleChoice(WithHead):
+class BertForMultipleChoice(ModelWithHead):
     """BERT that scores each choice; a softmax runs over the choices of an example."""
 
     bert: BertModel
@@ -74,7 +74,7 @@ class BertForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class BertForTokenClassification(WithHead):
+class BertForTokenClassification(ModelWithHead):
     """BERT with a linear classifier on every token."""
 
     bert: BertModel
@@ -88,7 +88,7 @@ class BertForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class BertForQuestionAnswering(WithHead):
+class BertForQuestionAnswering(ModelWithHead):
     """BERT that predicts the start and end of an answer span.
 
     Raises:
@@ -106,7 +106,7 @@ class BertForQuestionAnswering(WithHead):
     forward = forwards.find_span
 
 
-class BertForMaskedLM(WithHead):
+class BertForMaskedLM(ModelWithHead):
     """BERT that predicts the tokens at masked positions (Devlin et al. 2019, section 3.1)."""
 
     bert: BertModel
@@ -116,10 +116,10 @@ class BertForMaskedLM(WithHead):
         body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config), at="cls.predictions")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm
 
 
-class BertLMHeadModel(WithHead):
+class BertLMHeadModel(ModelWithHead):
     """BERT that predicts the next token, for a configuration with ``is_decoder``."""
 
     bert: BertModel
@@ -129,11 +129,11 @@ class BertLMHeadModel(WithHead):
         body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config), at="cls.predictions")
 
-    forward = forwards.predict_next
+    forward = forwards.causal_lm
     generate = forwards.generate
 
 
-class BertForPreTraining(WithHead):
+class BertForPreTraining(ModelWithHead):
     """BERT with its two pre-training heads: masked language model and next sentence."""
 
     bert: BertModel

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
 
 ATTENTIONS = ("block_sparse", "original_full")
 """Attention to long texts: sparse, by blocks of tokens, or full."""
@@ -53,4 +53,4 @@ class BigBirdConfig(BertConfig):
         check_sizes(self, ("block_size",))
         check_numbers(self, ("num_random_blocks",), int, below=2**16)
         check_numbers(self, ("sep_token_id",), int)
-        check_switches(self, ("use_bias", "rescale_embeddings"))
+        check_booleans(self, ("use_bias", "rescale_embeddings"))

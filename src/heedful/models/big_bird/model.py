@@ -24,7 +24,7 @@ from heedful.models.heads import (
     TokenHead,
 )
 from heedful.models.outputs import QuestionAnsweringOutput
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class BigBirdModel(Encoder):
@@ -40,7 +40,7 @@ class BigBirdModel(Encoder):
 
     config: BigBirdConfig
     prefix = PREFIX
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: BigBirdConfig, add_pooling_layer: bool = True) -> None:
         variant = Variant(
@@ -54,22 +54,22 @@ class BigBirdModel(Encoder):
         """Keep only the given blocks, and renumber their sparse attention; see ``Model``."""
         super().keep_blocks(numbers)
         for number, block in enumerate(self.encoder.distinct):
-            block.attention.self.renumber(number)
+            block.attention.self.set_block_index(number)
 
 
 def _sparse(config: BigBirdConfig) -> BlockSparse | None:
     """Return the sparse attention to long texts; None if all texts get full attention."""
     sparse = BlockSparse(
-        size=config.block_size,
+        block_size=config.block_size,
         num_random=config.num_random_blocks,
         num_heads=config.num_attention_heads,
         positions=config.max_position_embeddings,
     )
     full = config.is_decoder or config.attention_type == "original_full"
-    return None if full or config.max_position_embeddings <= sparse.longest_whole else sparse
+    return None if full or config.max_position_embeddings <= sparse.max_full_length else sparse
 
 
-class BigBirdForSequenceClassification(WithHead):
+class BigBirdForSequenceClassification(ModelWithHead):
     """BigBird with a two-layer classifier or regression on the first token."""
 
     bert: BigBirdModel
@@ -87,7 +87,7 @@ class BigBirdForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class BigBirdForMultipleChoice(WithHead):
+class BigBirdForMultipleChoice(ModelWithHead):
     """BigBird that scores each choice; a softmax runs over the choices of an example."""
 
     bert: BigBirdModel
@@ -99,7 +99,7 @@ class BigBirdForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class BigBirdForTokenClassification(WithHead):
+class BigBirdForTokenClassification(ModelWithHead):
     """BigBird with a linear classifier on every token."""
 
     bert: BigBirdModel
@@ -141,7 +141,7 @@ class _AnswerHead(nn.Module):
         return self.qa_outputs.loss(logits, positions)
 
 
-class BigBirdForQuestionAnswering(WithHead):
+class BigBirdForQuestionAnswering(ModelWithHead):
     """BigBird that predicts the start and end of an answer span.
 
     An answer cannot start or end in the question, so the question's tokens get very low logits. The
@@ -209,7 +209,7 @@ def _question_lengths(ids: Tensor, sep_id: int) -> Tensor:
     return ids.eq(sep_id).int().argmax(1, keepdim=True) + 1
 
 
-class BigBirdForMaskedLM(WithHead):
+class BigBirdForMaskedLM(ModelWithHead):
     """BigBird that predicts the tokens at masked positions."""
 
     bert: BigBirdModel
@@ -217,10 +217,10 @@ class BigBirdForMaskedLM(WithHead):
     def __init__(self, config: BigBirdConfig) -> None:
         super().__init__(BigBirdModel(config), language_head(config), at="cls.predictions")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm
 
 
-class BigBirdForCausalLM(WithHead):
+class BigBirdForCausalLM(ModelWithHead):
     """BigBird that predicts the next token, for a configuration with ``is_decoder``."""
 
     bert: BigBirdModel
@@ -228,11 +228,11 @@ class BigBirdForCausalLM(WithHead):
     def __init__(self, config: BigBirdConfig) -> None:
         super().__init__(BigBirdModel(config), language_head(config), at="cls.predictions")
 
-    forward = forwards.predict_next
+    forward = forwards.causal_lm
     generate = forwards.generate
 
 
-class BigBirdForPreTraining(WithHead):
+class BigBirdForPreTraining(ModelWithHead):
     """BigBird with BERT's two pre-training heads: masked language model and next sentence."""
 
     bert: BigBirdModel

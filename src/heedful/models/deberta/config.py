@@ -9,7 +9,7 @@ from heedful.errors import UserError, check_known
 from heedful.layers.disentangled import TERMS
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
 
 _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_mask_decoder")
 
@@ -23,7 +23,7 @@ class DebertaConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "deberta"
-    ABSENT: ClassVar[Mapping[str, Any]] = {
+    UNSUPPORTED_FIELDS: ClassVar[Mapping[str, Any]] = {
         "position_embedding_type": "absolute",
         "is_decoder": False,
         "add_cross_attention": False,
@@ -36,7 +36,7 @@ class DebertaConfig(BertConfig):
         "pooler_dropout",
         "cls_dropout",
     )
-    LEAST_TYPES: ClassVar[int] = 0
+    MIN_TOKEN_TYPES: ClassVar[int] = 0
     UNUSED: ClassVar[Collection[str]] = ("padding_idx",)
     vocab_size: int = 50265
     """Number of tokens in the vocabulary."""
@@ -74,7 +74,7 @@ class DebertaConfig(BertConfig):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
-        check_switches(self, (*_SWITCHES, "talking_head"))
+        check_booleans(self, (*_SWITCHES, "talking_head"))
         check_numbers(self, ("pooler_dropout",), float, below=1)
         if self.cls_dropout is not None:
             check_numbers(self, ("cls_dropout",), float, below=1)

@@ -10,14 +10,14 @@ from typing import ClassVar
 from torch import Tensor
 
 from heedful.errors import UserError
-from heedful.layers.disentangled import Distances, Terms
+from heedful.layers.disentangled import DisentangledTerms, Distances
 from heedful.layers.multihead import BIASES
 from heedful.models import forwards, pretraining
 from heedful.models.deberta import names
 from heedful.models.deberta.config import DebertaConfig
 from heedful.models.encoder import Encoder, Variant, language_head
-from heedful.models.heads import ContextReplacedHead, DenseSequenceHead, SpanHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.heads import ContextReplacedTokenHead, DenseSequenceHead, SpanHead, TokenHead
+from heedful.models.with_head import ModelWithHead
 
 
 class DebertaModel(Encoder):
@@ -36,7 +36,7 @@ class DebertaModel(Encoder):
 
     config: DebertaConfig
     prefix = names.PREFIX
-    in_files = names.IN_FILES
+    file_names = names.IN_FILES
 
     def __init__(self, config: DebertaConfig, decodes: bool = False) -> None:
         config = replace(config, enhanced_mask_decoder=decodes)
@@ -62,7 +62,7 @@ class DebertaModel(Encoder):
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Split the joined weights of a file; see ``names.split``."""
         width = self.config.hidden_size // self.config.num_attention_heads
-        return names.split(names.known(tensors, self.config), width)
+        return names.split(names.used_weights(tensors, self.config), width)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Undo ``from_file_layout``."""
@@ -74,23 +74,23 @@ def variant_of(config: DebertaConfig) -> Variant:
     distances = terms = None
     if config.relative_attention:
         distances = Distances(config.num_distances, config.hidden_size)
-        terms = Terms(
+        terms = DisentangledTerms(
             names=config.pos_att_type or (), key_bias=False, dropout=config.hidden_dropout_prob
         )
     return Variant(
         score_factors=[config.score_factor] * config.num_hidden_layers,
-        widen_first=True,
+        project_before_norm=True,
         has_positions=config.position_biased_input or config.enhanced_mask_decoder,
         add_positions=config.position_biased_input,
-        asks_with_positions=config.enhanced_mask_decoder,
+        queries_add_positions=config.enhanced_mask_decoder,
         distances=distances,
         terms=terms,
         attention_biases=BIASES - {"key"},
-        talking=config.talking_head,
+        talking_heads=config.talking_head,
     )
 
 
-class DebertaForSequenceClassification(WithHead):
+class DebertaForSequenceClassification(ModelWithHead):
     """DeBERTa with a classifier or regression on the pooled first token."""
 
     deberta: DebertaModel
@@ -111,7 +111,7 @@ class DebertaForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class DebertaForTokenClassification(WithHead):
+class DebertaForTokenClassification(ModelWithHead):
     """DeBERTa with a linear classifier on every token."""
 
     deberta: DebertaModel
@@ -124,7 +124,7 @@ class DebertaForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class DebertaForQuestionAnswering(WithHead):
+class DebertaForQuestionAnswering(ModelWithHead):
     """DeBERTa that predicts the start and end of an answer span.
 
     Raises:
@@ -141,7 +141,7 @@ class DebertaForQuestionAnswering(WithHead):
     forward = forwards.find_span
 
 
-class DebertaForMaskedLM(WithHead):
+class DebertaForMaskedLM(ModelWithHead):
     """DeBERTa that predicts the tokens at masked positions.
 
     With ``enhanced_mask_decoder`` it also uses absolute positions, as in the paper; the reference
@@ -168,18 +168,20 @@ class DebertaForMaskedLM(WithHead):
         head = language_head(replace(config, tie_word_embeddings=True))
         super().__init__(body, head, at="lm_predictions.lm_head")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm
 
 
-class DebertaForPreTraining(WithHead):
+class DebertaForPreTraining(ModelWithHead):
     """DeBERTa that detects replaced tokens; the reference has no such model."""
 
     deberta: DebertaModel
     body_class: ClassVar[type[DebertaModel]] = DebertaModel
-    adds_embeddings = True
+    adds_to_generator_embeddings = True
 
     def __init__(self, config: DebertaConfig) -> None:
-        head = ContextReplacedHead(config.hidden_size, config.hidden_act, config.layer_norm_eps)
+        head = ContextReplacedTokenHead(
+            config.hidden_size, config.hidden_act, config.layer_norm_eps
+        )
         super().__init__(self.body_class(config), head, at="mask_predictions")
 
     forward = pretraining.detect_replaced

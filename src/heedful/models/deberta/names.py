@@ -97,7 +97,7 @@ def join(weights: Mapping[str, Tensor], head_width: int) -> dict[str, Tensor]:
     return tensors
 
 
-def known(tensors: Mapping[str, Tensor], config: DebertaConfig) -> Mapping[str, Tensor]:
+def used_weights(tensors: Mapping[str, Tensor], config: DebertaConfig) -> Mapping[str, Tensor]:
     """Return the tensors of a file that the model uses, under the names that it expects.
 
     Published files hold some weights that their models do not use. Their head has the newer names,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.models.configs import check_multiple, check_name, check_numbers, check_switches
+from heedful.models.configs import check_booleans, check_multiple, check_name, check_numbers
 from heedful.models.deberta.config import DebertaConfig
 
 NORMS = ("none", "layer_norm")
@@ -49,7 +49,7 @@ class DebertaV2Config(DebertaConfig):
         if self.talking_head:
             raise UserError("talking_head is true; only the first version of DeBERTa has it")
         object.__setattr__(self, "norm_rel_ebd", str(self.norm_rel_ebd).strip().lower())
-        check_switches(self, ("share_att_key",))
+        check_booleans(self, ("share_att_key",))
         check_numbers(self, ("position_buckets",), int, low=-1, below=2**24)
         check_numbers(self, ("conv_kernel_size",), int, below=2**16)
         check_numbers(self, ("conv_groups",), int, low=1, below=2**28)

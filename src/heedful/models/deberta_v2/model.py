@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from heedful.layers.convolution import Convolution
-from heedful.layers.disentangled import Distances, Terms
+from heedful.layers.disentangled import DisentangledTerms, Distances
 from heedful.layers.multihead import BIASES
 from heedful.models import forwards
 from heedful.models.deberta.model import (
@@ -18,19 +18,19 @@ from heedful.models.deberta.model import (
     DebertaModel,
     variant_of,
 )
-from heedful.models.deberta.names import POOLED_HEAD, known
+from heedful.models.deberta.names import POOLED_HEAD, used_weights
 from heedful.models.deberta_v2.config import DebertaV2Config
 from heedful.models.deberta_v2.names import IN_FILES
 from heedful.models.encoder import Encoder
 from heedful.models.heads import DenseSequenceHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class DebertaV2Model(DebertaModel):
     """DeBERTa v2 or v3 without a head; see ``DebertaModel``."""
 
     config: DebertaV2Config
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: DebertaV2Config, decodes: bool = False) -> None:
         config = replace(config, enhanced_mask_decoder=decodes)
@@ -44,7 +44,7 @@ class DebertaV2Model(DebertaModel):
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return a file's tensors under the names that the model expects."""
-        return known(tensors, self.config)
+        return used_weights(tensors, self.config)
 
     def to_file_layout(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights unchanged, since a file has the same layout."""
@@ -60,8 +60,8 @@ def _distances(config: DebertaV2Config) -> Distances:
     )
 
 
-def _terms(config: DebertaV2Config) -> Terms:
-    return Terms(
+def _terms(config: DebertaV2Config) -> DisentangledTerms:
+    return DisentangledTerms(
         names=config.pos_att_type or (),
         shares=config.share_att_key,
         dropout=config.hidden_dropout_prob,
@@ -85,7 +85,7 @@ class DebertaV2ForSequenceClassification(DebertaForSequenceClassification):
     body_class = DebertaV2Model
 
 
-class DebertaV2ForMultipleChoice(WithHead):
+class DebertaV2ForMultipleChoice(ModelWithHead):
     """DeBERTa that scores each choice; a softmax runs over the choices of an example."""
 
     deberta: DebertaV2Model

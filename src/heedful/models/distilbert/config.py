@@ -8,11 +8,11 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_sizes,
-    check_switches,
 )
 
 _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
@@ -74,7 +74,7 @@ class DistilBertConfig(ReferenceConfig):
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "max_position_embeddings", "n_heads", "dim", "hidden_dim")
         check_sizes(self, sizes, ("n_layers",))
-        check_switches(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
+        check_booleans(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range",), float)
         check_numbers(self, _DROPOUTS, float, below=1)
         if self.pad_token_id is not None:

@@ -11,7 +11,7 @@ from heedful.models.distilbert.config import DistilBertConfig
 from heedful.models.distilbert.names import DENSE_HEAD, IN_FILES, LANGUAGE_HEAD, PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SpanHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class DistilBertModel(Encoder):
@@ -23,7 +23,7 @@ class DistilBertModel(Encoder):
 
     config: DistilBertConfig
     prefix = PREFIX
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(config, add_pooling_layer=False)
@@ -54,7 +54,7 @@ def _dense_head(config: DistilBertConfig, outputs: int) -> DenseSequenceHead:
     )
 
 
-class DistilBertForSequenceClassification(WithHead):
+class DistilBertForSequenceClassification(ModelWithHead):
     """DistilBERT with a two-layer classifier or regression on the first token."""
 
     distilbert: DistilBertModel
@@ -67,7 +67,7 @@ class DistilBertForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class DistilBertForMultipleChoice(WithHead):
+class DistilBertForMultipleChoice(ModelWithHead):
     """DistilBERT that scores each choice; a softmax runs over the choices of an example."""
 
     distilbert: DistilBertModel
@@ -79,7 +79,7 @@ class DistilBertForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class DistilBertForTokenClassification(WithHead):
+class DistilBertForTokenClassification(ModelWithHead):
     """DistilBERT with a linear classifier on every token."""
 
     distilbert: DistilBertModel
@@ -91,7 +91,7 @@ class DistilBertForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class DistilBertForQuestionAnswering(WithHead):
+class DistilBertForQuestionAnswering(ModelWithHead):
     """DistilBERT that predicts the start and end of an answer span.
 
     Raises:
@@ -107,7 +107,7 @@ class DistilBertForQuestionAnswering(WithHead):
     forward = forwards.find_span
 
 
-class DistilBertForMaskedLM(WithHead):
+class DistilBertForMaskedLM(ModelWithHead):
     """DistilBERT that predicts the tokens at masked positions."""
 
     distilbert: DistilBertModel
@@ -116,4 +116,4 @@ class DistilBertForMaskedLM(WithHead):
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(DistilBertModel(config), language_head(config), at="vocab_projector")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_name, check_numbers, check_sizes, check_switches
+from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
 from heedful.models.heads import SUMMARIES
 
 
@@ -40,7 +40,7 @@ class ElectraConfig(BertConfig):
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         check_sizes(self, ("embedding_size",))
-        check_switches(self, ("summary_use_proj",))
+        check_booleans(self, ("summary_use_proj",))
         check_numbers(self, ("summary_last_dropout",), float, below=1)
         check_name(self, "summary_type", SUMMARIES)
         if self.summary_activation is not None:

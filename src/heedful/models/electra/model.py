@@ -9,8 +9,14 @@ from heedful.models import forwards, pretraining
 from heedful.models.electra.config import ElectraConfig
 from heedful.models.electra.names import IN_FILES, PREFIX
 from heedful.models.encoder import Encoder, language_head
-from heedful.models.heads import DenseSequenceHead, ReplacedHead, SpanHead, SummaryHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.heads import (
+    DenseSequenceHead,
+    ReplacedTokenHead,
+    SpanHead,
+    SummaryHead,
+    TokenHead,
+)
+from heedful.models.with_head import ModelWithHead
 
 
 class ElectraModel(Encoder):
@@ -22,25 +28,25 @@ class ElectraModel(Encoder):
 
     config: ElectraConfig
     prefix = PREFIX
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: ElectraConfig) -> None:
         super().__init__(config, add_pooling_layer=False)
 
 
-class ElectraForPreTraining(WithHead):
+class ElectraForPreTraining(ModelWithHead):
     """ELECTRA that detects replaced tokens: the discriminator."""
 
     electra: ElectraModel
 
     def __init__(self, config: ElectraConfig) -> None:
-        head = ReplacedHead(config.hidden_size, config.hidden_act)
+        head = ReplacedTokenHead(config.hidden_size, config.hidden_act)
         super().__init__(ElectraModel(config), head, at="discriminator_predictions")
 
     forward = pretraining.detect_replaced
 
 
-class ElectraForMaskedLM(WithHead):
+class ElectraForMaskedLM(ModelWithHead):
     """ELECTRA that predicts the tokens at masked positions: the generator."""
 
     electra: ElectraModel
@@ -49,10 +55,10 @@ class ElectraForMaskedLM(WithHead):
         head = language_head(config, activation="gelu")
         super().__init__(ElectraModel(config), head, at="generator_lm_head")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm
 
 
-class ElectraForCausalLM(WithHead):
+class ElectraForCausalLM(ModelWithHead):
     """ELECTRA that predicts the next token, for a configuration with ``is_decoder``."""
 
     electra: ElectraModel
@@ -61,11 +67,11 @@ class ElectraForCausalLM(WithHead):
         head = language_head(config, activation="gelu")
         super().__init__(ElectraModel(config), head, at="generator_lm_head")
 
-    forward = forwards.predict_next
+    forward = forwards.causal_lm
     generate = forwards.generate
 
 
-class ElectraForSequenceClassification(WithHead):
+class ElectraForSequenceClassification(ModelWithHead):
     """ELECTRA with a two-layer classifier or regression on the first token."""
 
     electra: ElectraModel
@@ -83,7 +89,7 @@ class ElectraForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class ElectraForMultipleChoice(WithHead):
+class ElectraForMultipleChoice(ModelWithHead):
     """ELECTRA that scores each choice; a softmax runs over the choices of an example.
 
     The score is computed from a summary of the choice, set by the options ``summary_...`` of the
@@ -106,7 +112,7 @@ class ElectraForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class ElectraForTokenClassification(WithHead):
+class ElectraForTokenClassification(ModelWithHead):
     """ELECTRA with a linear classifier on every token."""
 
     electra: ElectraModel
@@ -118,7 +124,7 @@ class ElectraForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class ElectraForQuestionAnswering(WithHead):
+class ElectraForQuestionAnswering(ModelWithHead):
     """ELECTRA that predicts the start and end of an answer span.
 
     Raises:

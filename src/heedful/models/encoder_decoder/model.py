@@ -21,17 +21,17 @@ from heedful.layers.cache import Cache
 from heedful.layers.linear import Linear
 from heedful.models import FAMILIES, generation
 from heedful.models.configs import ReferenceConfig
-from heedful.models.decoders import Encoded
+from heedful.models.decoders import EncoderOutput
 from heedful.models.encoder import Encoder
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
 from heedful.models.inputs import shift_right
 from heedful.models.labels import labelled_positions
-from heedful.models.loading import encodes, load_model
+from heedful.models.loading import bidirectional_option, load_model
 from heedful.models.model import Model
 from heedful.models.outputs import BertModelOutput, EncoderDecoderOutput
 from heedful.models.pretrained import LoadReport, initialise, set_weights
 from heedful.models.weights import allocate, check_weights
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class BertEncoderDecoder(Model):
@@ -50,7 +50,7 @@ class BertEncoderDecoder(Model):
     def __init__(
         self,
         encoder: Encoder,
-        decoder: WithHead,
+        decoder: ModelWithHead,
         *,
         decoder_start_token_id: int | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class BertEncoderDecoder(Model):
         if self.enc_to_dec_proj is not None:
             initialise(self.enc_to_dec_proj, decoder.config.initializer_range)
 
-    can_recompute = True
+    supports_checkpointing = True
 
     @property
     def gradient_checkpointing(self) -> bool:
@@ -157,7 +157,7 @@ class BertEncoderDecoder(Model):
             UserError: see ``load_model``. Also if the encoder's family is not bidirectional, or the
                 decoder's family has no cross-attention.
         """
-        reads = encodes(encoder)
+        reads = bidirectional_option(encoder)
         encoder_part = load_model(encoder, head="body", is_decoder=reads, add_cross_attention=False)
         decoder_part = load_model(
             decoder, head="causal_lm", is_decoder=True, add_cross_attention=True
@@ -176,7 +176,7 @@ class BertEncoderDecoder(Model):
         )
 
     @classmethod
-    def changed(
+    def changed_config(
         cls, config: EncoderDecoderConfig, changes: Mapping[str, Any]
     ) -> EncoderDecoderConfig:
         """Return a configuration with the changes applied to each part that has the field."""
@@ -332,10 +332,10 @@ class BertEncoderDecoder(Model):
             numbers: see ``generation.generate``.
         """
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
-        encoded = Encoded(hidden=hidden, mask=attention_mask)
+        encoded = EncoderOutput(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
         texts = generation.generate(self.decoder, start, None, search, encoded, numbers)
-        return generation.settle_alone(
+        return generation.regenerate_close_calls(
             texts,
             self,
             input_ids,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.models.bert.config import BertConfig
-from heedful.models.configs import check_sizes, check_switches
+from heedful.models.configs import check_booleans, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,4 +25,4 @@ class ErnieConfig(BertConfig):
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         check_sizes(self, ("task_type_vocab_size",))
-        check_switches(self, ("use_task_id",))
+        check_booleans(self, ("use_task_id",))

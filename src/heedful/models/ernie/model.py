@@ -14,7 +14,7 @@ from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.ernie.config import ErnieConfig
 from heedful.models.ernie.names import PREFIX
 from heedful.models.heads import PreTrainingHead, SequenceHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class ErnieModel(Encoder):
@@ -33,7 +33,7 @@ class ErnieModel(Encoder):
         super().__init__(config, add_pooling_layer, Variant(num_tasks=num_tasks))
 
 
-class ErnieForSequenceClassification(WithHead):
+class ErnieForSequenceClassification(ModelWithHead):
     """ERNIE with a linear classifier or regression on the pooled first token."""
 
     ernie: ErnieModel
@@ -50,7 +50,7 @@ class ErnieForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class ErnieForNextSentencePrediction(WithHead):
+class ErnieForNextSentencePrediction(ModelWithHead):
     """ERNIE that predicts whether the second text follows the first.
 
     The first of its two logits is for a second text that follows.
@@ -65,7 +65,7 @@ class ErnieForNextSentencePrediction(WithHead):
     forward = forwards.classify
 
 
-class ErnieForMultipleChoice(WithHead):
+class ErnieForMultipleChoice(ModelWithHead):
     """ERNIE that scores each choice; a softmax runs over the choices of an example."""
 
     ernie: ErnieModel
@@ -109,7 +109,7 @@ class ErnieForCausalLM(BertLMHeadModel):
     body_class = ErnieModel
 
 
-class ErnieForPreTraining(WithHead):
+class ErnieForPreTraining(ModelWithHead):
     """ERNIE with BERT's two pre-training heads: masked language model and next sentence."""
 
     ernie: ErnieModel

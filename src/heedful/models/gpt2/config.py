@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_sizes,
-    check_switches,
 )
 
 _SUMMARIES = ("last", "first", "mean", "cls_index")
@@ -108,7 +108,7 @@ class GPT2Config(ReferenceConfig):
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
         if self.n_inner is not None:
             check_sizes(self, ("n_inner",))
-        check_switches(self, _SWITCHES)
+        check_booleans(self, _SWITCHES)
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
         dropouts = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "summary_first_dropout")
         check_numbers(self, dropouts, float, below=1)

@@ -15,12 +15,12 @@ from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear
-from heedful.models.forwards import mean, score_pieces
+from heedful.models.forwards import language_logits, mean
 from heedful.models.gpt2.config import GPT2Config
-from heedful.models.heads import LanguageHead, last_places
+from heedful.models.heads import LanguageHead, last_positions
 from heedful.models.labels import class_loss
 from heedful.models.outputs import BertModelOutput, Output
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class ChoiceSummary(nn.Module):
             last = hidden.shape[1] - 1
             tokens = torch.full((len(hidden),), last, device=hidden.device)
             if real is not None:
-                tokens = last_places(real.ne(0))
+                tokens = last_positions(real.ne(0))
         return hidden[torch.arange(len(hidden), device=hidden.device), tokens]
 
 
@@ -105,7 +105,7 @@ class DoubleHead(nn.Module):
 
 
 def predict_next_and_choose(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -124,7 +124,7 @@ def predict_next_and_choose(
     """Return the next-token logits of the C choices of each example, and a logit for each choice.
 
     Arguments of shape (B, ...) in the body's ``forward`` have shape (B, C, ...) here. ``labels``
-    are the token ids of the texts, as in ``predict_next``; -100 is ignored in the loss. Shape (B,
+    are the token ids of the texts, as in ``causal_lm``; -100 is ignored in the loss. Shape (B,
     C, S). ``mc_token_ids`` are the positions that the logits of the choices are computed from; None
     means the last token that is not padding. Shape (B, C). ``mc_labels`` are the indices of the
     right choices. Shape (B,).
@@ -154,7 +154,7 @@ def predict_next_and_choose(
     )
     if labels is not None:
         labels = F.pad(labels.flatten(0, 1)[:, 1:], (0, 1), value=losses.IGNORED)  # (B * C, S)
-    language = score_pieces(self, encoded, labels, None)
+    language = language_logits(self, encoded, labels, None)
     mask = _flatten_choices(attention_mask)
     mask = None if mask is None else mask[:, -length:]
     positions = None if mc_token_ids is None else mc_token_ids.flatten()

@@ -15,7 +15,7 @@ from heedful.models.gpt2 import names
 from heedful.models.gpt2.config import GPT2Config
 from heedful.models.gpt2.double import ChoiceSummary, DoubleHead, predict_next_and_choose
 from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class GPT2Model(Encoder):
@@ -27,15 +27,15 @@ class GPT2Model(Encoder):
 
     config: GPT2Config
     prefix = names.PREFIX
-    in_files = names.IN_FILES
+    file_names = names.IN_FILES
 
     def __init__(self, config: GPT2Config) -> None:
         variant = Variant(
             score_factors=config.score_factors,
-            norm_before=True,
+            is_pre_norm=True,
             word_types=True,
             embedding_dropout=config.embd_pdrop,
-            learns_padding=True,
+            train_padding_vector=True,
         )
         super().__init__(config, add_pooling_layer=False, variant=variant)
         # Keeps the sum of 2 L residual branches as large as one of them at the start (section 2.3).
@@ -63,7 +63,7 @@ def _language_head(config: GPT2Config) -> LanguageHead:
     )
 
 
-class GPT2LMHeadModel(WithHead):
+class GPT2LMHeadModel(ModelWithHead):
     """GPT-2 that predicts the next token."""
 
     transformer: GPT2Model
@@ -72,11 +72,11 @@ class GPT2LMHeadModel(WithHead):
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(GPT2Model(config), _language_head(config), at="lm_head")
 
-    forward = forwards.predict_next
+    forward = forwards.causal_lm
     generate = forwards.generate
 
 
-class GPT2DoubleHeadsModel(WithHead):
+class GPT2DoubleHeadsModel(ModelWithHead):
     """GPT-2 that predicts the next token, and which of several texts is the right one.
 
     The options ``summary_...`` of the configuration control how a text's logit is computed. Here
@@ -96,7 +96,7 @@ class GPT2DoubleHeadsModel(WithHead):
     forward = predict_next_and_choose
 
 
-class GPT2ForSequenceClassification(WithHead):
+class GPT2ForSequenceClassification(ModelWithHead):
     """GPT-2 with a linear classifier or regression on the last token, which has seen all others.
 
     This is the last token that is not padding. Padding is given by the mask, or without a mask by
@@ -122,7 +122,7 @@ class GPT2ForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class GPT2ForTokenClassification(WithHead):
+class GPT2ForTokenClassification(ModelWithHead):
     """GPT-2 with a linear classifier on every token, which sees only earlier tokens."""
 
     transformer: GPT2Model
@@ -134,7 +134,7 @@ class GPT2ForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class GPT2ForQuestionAnswering(WithHead):
+class GPT2ForQuestionAnswering(ModelWithHead):
     """GPT-2 that predicts the start and end of an answer span.
 
     Raises:

@@ -27,7 +27,7 @@ class MPNetConfig(BertConfig):
     """
 
     MODEL_TYPE: ClassVar[str] = "mpnet"
-    ABSENT: ClassVar[Mapping[str, Any]] = {
+    UNSUPPORTED_FIELDS: ClassVar[Mapping[str, Any]] = {
         "type_vocab_size": 0,
         "position_embedding_type": "absolute",
         "is_decoder": False,
@@ -36,7 +36,7 @@ class MPNetConfig(BertConfig):
         "classifier_dropout": None,
     }
     DROPOUTS: ClassVar[tuple[str, ...]] = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    LEAST_TYPES: ClassVar[int] = 0
+    MIN_TOKEN_TYPES: ClassVar[int] = 0
 
     vocab_size: int = 30527
     """Number of tokens in the vocabulary."""

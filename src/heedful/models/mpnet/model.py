@@ -26,7 +26,7 @@ class MPNetModel(Encoder):
 
     config: MPNetConfig
     prefix = PREFIX
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: MPNetConfig, add_pooling_layer: bool = True) -> None:
         spare = config.relative_attention_num_buckets - BUCKETS

@@ -8,7 +8,7 @@ from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
 from heedful.models.configs import check_name, check_numbers, check_sizes, from_keys
-from heedful.models.translator_config import TranslatorConfig, complete_pieces
+from heedful.models.translator_config import TranslatorConfig, complete_vocabularies
 
 MODEL_TYPE = "heedful-rnn"
 """Value of ``model_type`` in a ``config.json``."""
@@ -34,7 +34,7 @@ class RnnConfig(TranslatorConfig):
     """Dropout of the embeddings, of the encoder's hidden states, and of the readout."""
 
     def __post_init__(self) -> None:
-        complete_pieces(self)
+        complete_vocabularies(self)
         check_sizes(self, ("embedding_width", "hidden_width"))
         check_numbers(self, ("dropout",), float, below=1)
         check_name(self, "cell", CELLS)

@@ -15,26 +15,32 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as find_texts
 from heedful.errors import UserError
-from heedful.layers.additive import Memory
+from heedful.layers.additive import KeysAndValues
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear, linear
 from heedful.layers.masks import from_attention_mask
 from heedful.layers.recurrent import (
     AttentiveDecoder,
     BidirectionalEncoder,
-    Carry,
     Decoded,
+    DecoderState,
     Encoded,
     Readout,
 )
-from heedful.models.generation import lengths_of, settle_alone
+from heedful.models.generation import lengths_of, regenerate_close_calls
 from heedful.models.inputs import check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
-from heedful.models.translation import loss_of, options_of, shifted, to_write, uncovered
+from heedful.models.translation import (
+    decoder_inputs,
+    initial_coverage,
+    search_options,
+    shifted,
+    translation_loss,
+)
 from heedful.models.weights import allocate
 
 
@@ -42,12 +48,12 @@ from heedful.models.weights import allocate
 class RnnState:
     """State of the hypotheses of a search."""
 
-    carry: Carry
-    owners: Tensor
+    carry: DecoderState
+    item_indices: Tensor
     """Item number of each hypothesis. Shape (N,)."""
-    items: Memory
+    items: KeysAndValues
     """Attention memory of each item, of shape (B, ...)."""
-    memory: Memory
+    memory: KeysAndValues
     """Attention memory of each hypothesis, copied from its item. Of shape (N, ...)."""
     coverage: Tensor | None
     """Sum of the attention weights on each source token so far, if the search uses a coverage
@@ -59,12 +65,12 @@ class RnnState:
         Args:
             rows: row numbers of the hypotheses. 1-D, int64.
         """
-        owners = self.owners.index_select(0, rows)
+        owners = self.item_indices.index_select(0, rows)
         # In most steps hypotheses change places only within their item, and no item finishes.
-        same_owners = torch.equal(owners, self.owners)
+        same_owners = torch.equal(owners, self.item_indices)
         return RnnState(
             carry=self.carry.select(rows),
-            owners=owners,
+            item_indices=owners,
             items=self.items,
             memory=self.memory if same_owners else self.items.select(owners),
             coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
@@ -165,7 +171,7 @@ class RnnSearch(Model):
         Raises:
             UserError: an argument has a wrong shape, type or value.
         """
-        decoder_input_ids, positions = to_write(decoder_input_ids, labels, self.config)
+        decoder_input_ids, positions = decoder_inputs(decoder_input_ids, labels, self.config)
         encoded, memory = self._encode(input_ids, attention_mask)
         vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
         chosen = slice(None) if positions is None else positions
@@ -177,7 +183,7 @@ class RnnSearch(Model):
         )
         logits = self.score(readout)
         smoothing = self.config.label_smoothing if self.training else 0.0
-        loss = loss_of(logits, labels, positions, smoothing, reduction)
+        loss = translation_loss(logits, labels, positions, smoothing, reduction)
         if labels is None:
             logits = logits.view(*decoder_input_ids.shape, -1)
         weights = decoded.weights.transpose(0, 1)[:, None]  # (B, 1, S, E)
@@ -212,19 +218,23 @@ class RnnSearch(Model):
             UserError: an argument has a wrong shape, type or value, or a text may become longer
                 than the model supports.
         """
-        options = options_of(search, self.config)
+        options = search_options(search, self.config)
         encoded, memory = self._encode(input_ids, attention_mask)
         items = torch.arange(len(input_ids), device=input_ids.device)
         state = RnnState(
             carry=self.decoder.start(encoded.last, memory),
-            owners=items,
+            item_indices=items,
             items=memory,
             memory=memory,
-            coverage=uncovered(memory.values, memory.mask) if search.coverage_penalty else None,
+            coverage=initial_coverage(memory.values, memory.mask)
+            if search.coverage_penalty
+            else None,
         )
         first = torch.full_like(items, self.config.decoder_start_token_id)
         hypotheses = find_texts(self._step, state, first, options, numbers, prefixes)
-        return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
+        return regenerate_close_calls(
+            hypotheses, self, input_ids, attention_mask, search, numbers, prefixes
+        )
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
@@ -244,14 +254,16 @@ class RnnSearch(Model):
         return weights
 
     def _step(self, tokens: Tensor, state: RnnState) -> tuple[Tensor, RnnState]:
-        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state, as a ``ScoreFunction``."""
         vectors = self.embed_target(tokens)
         decoded = self.decoder(vectors[:, None], state.carry, state.memory)
         logits = self.score(self.readout(decoded.hidden[0], decoded.contexts[0], vectors))
         coverage = None if state.coverage is None else state.coverage + decoded.weights[0]
         return logits, replace(state, carry=decoded.carry, coverage=coverage)
 
-    def _encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Encoded, Memory]:
+    def _encode(
+        self, input_ids: Tensor, attention_mask: Tensor | None
+    ) -> tuple[Encoded, KeysAndValues]:
         """Encode the source, and prepare the attention memory."""
         check_ids("input_ids", input_ids, self.config.vocab_size)
         batch, length = self._check_shape("input_ids", input_ids)
@@ -264,7 +276,9 @@ class RnnSearch(Model):
         states = self.dropout(encoded.states)
         return encoded, self.decoder.attention.prepare(states, mask)
 
-    def _decode(self, ids: Tensor, encoded: Encoded, memory: Memory) -> tuple[Tensor, Decoded]:
+    def _decode(
+        self, ids: Tensor, encoded: Encoded, memory: KeysAndValues
+    ) -> tuple[Tensor, Decoded]:
         """Run the decoder over the target.
 
         Returns:

@@ -7,7 +7,7 @@ from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.roberta.config import RobertaConfig
 from heedful.models.roberta.names import IN_FILES, PREFIX
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class RobertaModel(Encoder):
@@ -22,13 +22,13 @@ class RobertaModel(Encoder):
 
     config: RobertaConfig
     prefix = PREFIX
-    in_files = IN_FILES
+    file_names = IN_FILES
 
     def __init__(self, config: RobertaConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)
 
 
-class RobertaForSequenceClassification(WithHead):
+class RobertaForSequenceClassification(ModelWithHead):
     """RoBERTa with a two-layer classifier or regression on the first token."""
 
     roberta: RobertaModel
@@ -47,7 +47,7 @@ class RobertaForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class RobertaForMultipleChoice(WithHead):
+class RobertaForMultipleChoice(ModelWithHead):
     """RoBERTa that scores each choice; a softmax runs over the choices of an example."""
 
     roberta: RobertaModel
@@ -61,7 +61,7 @@ class RobertaForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class RobertaForTokenClassification(WithHead):
+class RobertaForTokenClassification(ModelWithHead):
     """RoBERTa with a linear classifier on every token."""
 
     roberta: RobertaModel
@@ -75,7 +75,7 @@ class RobertaForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class RobertaForQuestionAnswering(WithHead):
+class RobertaForQuestionAnswering(ModelWithHead):
     """RoBERTa that predicts the start and end of an answer span.
 
     Raises:
@@ -93,7 +93,7 @@ class RobertaForQuestionAnswering(WithHead):
     forward = forwards.find_span
 
 
-class RobertaForMaskedLM(WithHead):
+class RobertaForMaskedLM(ModelWithHead):
     """RoBERTa that predicts the tokens at masked positions."""
 
     roberta: RobertaModel
@@ -103,10 +103,10 @@ class RobertaForMaskedLM(WithHead):
         body = self.body_class(config, add_pooling_layer=False)
         super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
 
-    forward = forwards.predict_masked
+    forward = forwards.masked_lm
 
 
-class RobertaForCausalLM(WithHead):
+class RobertaForCausalLM(ModelWithHead):
     """RoBERTa that predicts the next token, for a configuration with ``is_decoder``."""
 
     roberta: RobertaModel
@@ -115,5 +115,5 @@ class RobertaForCausalLM(WithHead):
         body = RobertaModel(config, add_pooling_layer=False)
         super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
 
-    forward = forwards.predict_next
+    forward = forwards.causal_lm
     generate = forwards.generate

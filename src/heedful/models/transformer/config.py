@@ -9,17 +9,17 @@ from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     IGNORED,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_pruned_heads,
     check_sizes,
-    check_switches,
     from_keys,
     read_pruned_heads,
     write_pruned_heads,
 )
-from heedful.models.translator_config import TranslatorConfig, complete_pieces
+from heedful.models.translator_config import TranslatorConfig, complete_vocabularies
 
 MODEL_TYPES = {False: "marian", True: "pegasus"}
 """The reference's model type for each value of ``normalize_before``, their only difference."""
@@ -113,11 +113,11 @@ class TransformerConfig(TranslatorConfig):
     in heedful a call must ask for the cache."""
 
     def __post_init__(self) -> None:
-        complete_pieces(self)
+        complete_vocabularies(self)
         check_sizes(self, _SIZES, ("encoder_layers", "decoder_layers"))
         check_numbers(self, _PROBABILITIES, float, below=1)
         check_numbers(self, ("chunk_size_feed_forward",), int)
-        check_switches(self, ("scale_embedding", "normalize_before", "use_cache"))
+        check_booleans(self, ("scale_embedding", "normalize_before", "use_cache"))
         check_name(self, "activation_function", ACTIVATIONS)
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
             check_multiple(self, "d_model", name)

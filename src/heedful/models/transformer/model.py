@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
-from heedful.host import waits
+from heedful.device_transfer import blocks_host
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.cache import Cache
@@ -26,16 +26,22 @@ from heedful.layers.linear import Linear, linear
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Sinusoids
 from heedful.layers.stack import StackOutput
-from heedful.models.generation import settle_alone
+from heedful.models.generation import regenerate_close_calls
 from heedful.models.inputs import check_head_mask, check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.transformer import names, stacks
 from heedful.models.transformer.config import TransformerConfig
-from heedful.models.transformer.searching import find_texts
+from heedful.models.transformer.searching import generate_texts
 from heedful.models.transformer.state import SearchState, Steps
-from heedful.models.translation import loss_of, options_of, packings, shifted, to_write
+from heedful.models.translation import (
+    decoder_inputs,
+    pack_source_and_target,
+    search_options,
+    shifted,
+    translation_loss,
+)
 from heedful.models.weights import allocate
 
 
@@ -47,7 +53,7 @@ class Transformer(Model):
     """
 
     config: TransformerConfig
-    can_recompute = True
+    supports_checkpointing = True
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -100,7 +106,7 @@ class Transformer(Model):
         }
 
     @property
-    def learns_unpadded(self) -> bool:
+    def trains_packed(self) -> bool:
         """Whether training skips nearly all computation for padding; see ``Model``."""
         return True
 
@@ -169,14 +175,14 @@ class Transformer(Model):
             UserError: an argument has a wrong shape, type or value, or no target is given.
         """
         config = self.config
-        decoder_input_ids, positions = to_write(decoder_input_ids, labels, config)
+        decoder_input_ids, positions = decoder_inputs(decoder_input_ids, labels, config)
         shapes = self.head_masks()
         source_packing = target_packing = None
         # A training step that needs only the loss returns no tensor that contains padding.
         loss_only = self.training and not (return_attentions or return_hidden_states)
         if labels is not None and loss_only:
-            attends = self.encoder.attends_to_texts and self.decoder.attends_to_texts
-            source_packing, target_packing = packings(
+            attends = self.encoder.supports_packing and self.decoder.supports_packing
+            source_packing, target_packing = pack_source_and_target(
                 input_ids, attention_mask, decoder_input_ids, labels, attends=attends
             )
         encoded = self._encode(
@@ -200,12 +206,12 @@ class Transformer(Model):
         )
         hidden = decoded.hidden
         if positions is not None:
-            rows = positions if target_packing is None else target_packing.numbers[positions]
+            rows = positions if target_packing is None else target_packing.inverse[positions]
             hidden = hidden.flatten(0, 1)[rows]
         logits = self.score(hidden)
         smoothing = config.label_smoothing if self.training else 0.0
         return TranslationOutput(
-            loss=loss_of(logits, labels, positions, smoothing, reduction),
+            loss=translation_loss(logits, labels, positions, smoothing, reduction),
             logits=logits,
             positions=positions,
             decoder_hidden_states=decoded.states if return_hidden_states else None,
@@ -264,10 +270,12 @@ class Transformer(Model):
             UserError: an argument has a wrong shape, type or value, or a text may become longer
                 than the model supports.
         """
-        options = options_of(search, self.config)
+        options = search_options(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
-        hypotheses = find_texts(self, encoded, attention_mask, options, numbers, prefixes)
-        return settle_alone(hypotheses, self, input_ids, attention_mask, search, numbers, prefixes)
+        hypotheses = generate_texts(self, encoded, attention_mask, options, numbers, prefixes)
+        return regenerate_close_calls(
+            hypotheses, self, input_ids, attention_mask, search, numbers, prefixes
+        )
 
     @torch.inference_mode()
     def align(self, input_ids: Tensor, attention_mask: Tensor | None, target_ids: Tensor) -> Tensor:
@@ -286,12 +294,12 @@ class Transformer(Model):
         """
         encoded = self._encode(input_ids, attention_mask).hidden
         ids = shifted(target_ids, self.config)
-        decoded = self._decode(ids, encoded, attention_mask, weights_of=(self.aligning,))
+        decoded = self._decode(ids, encoded, attention_mask, weights_of=(self.alignment_layer,))
         assert decoded.cross_attentions is not None
         return decoded.cross_attentions[0].mean(1)
 
     @property
-    def aligning(self) -> int:
+    def alignment_layer(self) -> int:
         """Number of the decoder block whose cross-attention gives the alignment."""
         return max(0, self.config.decoder_layers - 2)
 
@@ -355,11 +363,11 @@ class Transformer(Model):
             self._embed_all(self.target_table, ids, start, packing),
             Context(
                 mask=mask,
-                encoded=encoded,
+                encoder_hidden_states=encoded,
                 cross_mask=cross_mask,
                 need_cache=need_cache,
                 packing=packing,
-                encoded_packing=encoded_packing,
+                encoder_packing=encoded_packing,
                 causal=True,
             ),
             head_mask=head_mask,
@@ -376,23 +384,23 @@ class Transformer(Model):
         return SearchState.start(self.decoder, encoded, mask, cover=cover)
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state, as a ``ScoreFunction``."""
         tree = state.tree.grow()
         position = torch.tensor(tree.length - 1, device=tokens.device)
         hidden = self.embed(self.target_table, tokens, position)  # (N, D)
         mask = torch.from_numpy(tree.mask).to(tokens.device)  # (B, W, M)
         output: StackOutput = self.decoder(
-            tree.grid.spread(hidden),  # (B, W, D)
+            tree.grid.scatter(hidden),  # (B, W, D)
             Context(mask=mask[:, None], cross_mask=state.cross_mask),
-            past=tree.blocks(state.crosses),
-            weights_of=() if state.coverage is None else (self.aligning,),
+            past=tree.blocks(state.cross_key_values),
+            weights_of=() if state.coverage is None else (self.alignment_layer,),
         )
         coverage = state.coverage
         if coverage is not None:
             assert output.cross_attentions is not None
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
-            coverage = coverage + tree.grid.collect(attended)
-        logits = self.score(tree.grid.collect(output.hidden))  # (N, V)
+            coverage = coverage + tree.grid.gather(attended)
+        logits = self.score(tree.grid.gather(output.hidden))  # (N, V)
         return logits, replace(state, tree=tree, coverage=coverage)
 
     @property
@@ -407,7 +415,7 @@ class Transformer(Model):
         length = ids.shape[1]
         if packing is None:
             return self.embed(table, ids, torch.arange(start, start + length, device=ids.device))
-        return self.embed(table, packing.pack_ids(ids), start + packing.rows % length)
+        return self.embed(table, packing.pack_ids(ids), start + packing.indices % length)
 
     def embed(self, table: nn.Embedding, ids: Tensor, positions: Tensor) -> Tensor:
         """Return token plus position embeddings (sections 3.4 and 3.5). Shape (..., D)."""
@@ -428,7 +436,7 @@ class Transformer(Model):
             weight = weight.index_copy(0, padding, weight.detach()[padding])
         bias = self.final_logits_bias[0].to(hidden.dtype)
         # The bias is usually zero, and adding zeros to all logits is slow.
-        can_check = not (torch.compiler.is_compiling() or waits(bias.device))
+        can_check = not (torch.compiler.is_compiling() or blocks_host(bias.device))
         add_bias = not can_check or bool(bias.any())
         return linear(hidden, weight, bias if add_bias else None)
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from heedful.decoding.options import Hypothesis, Newest, Search
+from heedful.decoding.options import Hypothesis, Search, StepInput
 from heedful.decoding.search import search, search_on_device, stays_on_device
 from heedful.layers import masks
 from heedful.layers.block import Context
-from heedful.layers.fixed import FixedCache, no_nodes
 from heedful.layers.stack import StackOutput
-from heedful.models.translation import uncovered
+from heedful.layers.static_cache import FixedCache, no_nodes
+from heedful.models.translation import initial_coverage
 
 if TYPE_CHECKING:
     from heedful.models.transformer.model import Transformer
 
 
-def find_texts(
+def generate_texts(
     model: "Transformer",
     encoded: Tensor,
     attention_mask: Tensor | None,
@@ -56,7 +56,7 @@ def find_texts(
 
 
 class TransformerSteps:
-    """Decoding steps of a Transformer with a fixed-size KV cache; see ``FixedSteps``.
+    """Decoding steps of a Transformer with a fixed-size KV cache; see ``StaticDecoder``.
 
     Args:
         model: the model that generates.
@@ -70,26 +70,26 @@ class TransformerSteps:
     ) -> None:
         self.model = model
         self.vocabulary = model.config.decoder_vocab_size
-        self.read = torch.zeros(len(encoded), 0, dtype=torch.bool, device=encoded.device)
+        self.prompt_mask = torch.zeros(len(encoded), 0, dtype=torch.bool, device=encoded.device)
         self.coverage = None
         if cover:
-            before = uncovered(encoded, None if mask is None else mask[:, 0, 0])
+            before = initial_coverage(encoded, None if mask is None else mask[:, 0, 0])
             self.coverage = before.to(torch.promote_types(before.dtype, encoded.dtype))
         decoder = model.decoder
         self.cache = FixedCache(
             nodes=no_nodes(decoder, len(encoded)),
-            crosses=decoder.cross_memory(encoded),
+            crosses=decoder.cross_keys_and_values(encoded),
             cross_mask=mask,
         )
 
-    def step(self, newest: Newest) -> tuple[Tensor, Tensor | None]:
+    def step(self, newest: StepInput) -> tuple[Tensor, Tensor | None]:
         """Return the next tokens' logits and the attention; see ``FixedSteps.step``."""
         model = self.model
         output: StackOutput = model.decoder(
-            model.embed(model.target_table, newest.tokens, newest.number),  # (B, W, D)
-            Context(mask=newest.seen[:, None], cross_mask=self.cache.cross_mask),
+            model.embed(model.target_table, newest.tokens, newest.num_tokens),  # (B, W, D)
+            Context(mask=newest.node_mask[:, None], cross_mask=self.cache.cross_mask),
             past=self.cache.blocks(newest.nodes),
-            weights_of=() if self.coverage is None else (model.aligning,),
+            weights_of=() if self.coverage is None else (model.alignment_layer,),
         )
         attended = None
         if self.coverage is not None:
@@ -97,7 +97,7 @@ class TransformerSteps:
             attended = output.cross_attentions[0].mean(1)  # (B, W, E)
         return model.score(output.hidden), attended
 
-    def make_room(self, nodes: int) -> None:
+    def grow(self, nodes: int) -> None:
         """Make room for ``nodes`` nodes in the cache."""
         self.cache.make_room(nodes)
 

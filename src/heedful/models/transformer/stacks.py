@@ -10,7 +10,7 @@ from torch import nn
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.stack import Stack
 from heedful.models import pruning
-from heedful.models.configs import remaining, renumbered
+from heedful.models.configs import remaining, renumber_pruned
 from heedful.models.transformer.config import TransformerConfig
 
 
@@ -49,8 +49,8 @@ def _block_options(config: TransformerConfig, heads: int, inner_width: int) -> B
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
         activation_dropout=config.activation_dropout,
-        norm_before=config.normalize_before,
-        chunk=config.chunk_size_feed_forward,
+        is_pre_norm=config.normalize_before,
+        chunk_size=config.chunk_size_feed_forward,
     )
 
 
@@ -75,9 +75,9 @@ def keep(
         config,
         encoder_layers=len(numbers),
         decoder_layers=len(numbers),
-        pruned_heads=renumbered(config.pruned_heads, numbers),
-        decoder_pruned_heads=renumbered(config.decoder_pruned_heads, numbers),
-        cross_attn_pruned_heads=renumbered(config.cross_attn_pruned_heads, numbers),
+        pruned_heads=renumber_pruned(config.pruned_heads, numbers),
+        decoder_pruned_heads=renumber_pruned(config.decoder_pruned_heads, numbers),
+        cross_attn_pruned_heads=renumber_pruned(config.cross_attn_pruned_heads, numbers),
     )
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from heedful.layers.stack import Stack
-from heedful.layers.tree import Tree
-from heedful.models.translation import uncovered
+from heedful.layers.tree_cache import Tree
+from heedful.models.translation import initial_coverage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,7 +20,7 @@ class SearchState:
 
     tree: Tree
     """Self-attention keys and values of the hypotheses' tokens."""
-    crosses: list[Tensor]
+    cross_key_values: list[Tensor]
     """Cross-attention keys and values of each block, stored once per item. Each of shape (2, B, H,
     E, K)."""
     cross_mask: Tensor | None
@@ -49,10 +49,14 @@ class SearchState:
                 like=encoded,
             ),
             # Contiguous keys and values per head: every step reads them.
-            crosses=[torch.stack(cross) for cross in decoder.cross_memory(encoded)],
+            cross_key_values=[
+                torch.stack(cross) for cross in decoder.cross_keys_and_values(encoded)
+            ],
             # Compaction overwrites it in place, and it may share memory with the user's mask.
             cross_mask=None if mask is None else mask.clone(),
-            coverage=uncovered(encoded, None if mask is None else mask[:, 0, 0]) if cover else None,
+            coverage=initial_coverage(encoded, None if mask is None else mask[:, 0, 0])
+            if cover
+            else None,
         )
 
     def select(self, rows: Tensor) -> "SearchState":
@@ -62,13 +66,13 @@ class SearchState:
             rows: row numbers of the hypotheses; a number may repeat. Shape (N,), int64.
         """
         tree, compaction = self.tree.select(rows.cpu().numpy())
-        crosses, cross_mask = self.crosses, self.cross_mask
+        crosses, cross_mask = self.cross_key_values, self.cross_mask
         if compaction is not None:
             crosses = [compaction.apply(cross, 1) for cross in crosses]
             cross_mask = None if cross_mask is None else compaction.apply(cross_mask)
         return SearchState(
             tree=tree,
-            crosses=crosses,
+            cross_key_values=crosses,
             cross_mask=cross_mask,
             coverage=None if self.coverage is None else self.coverage.index_select(0, rows),
         )
@@ -85,4 +89,4 @@ class Steps(Protocol):
         """Return the state before the first token; see ``SearchState.start``."""
 
     def step(self, tokens: Tensor, state: SearchState) -> tuple[Tensor, SearchState]:
-        """Return the next tokens' logits and the new state; see ``decoding.search.NextScores``."""
+        """Return the next tokens' logits and the new state, as a ``ScoreFunction``."""

@@ -8,11 +8,11 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_sizes,
-    check_switches,
 )
 
 Size = int | tuple[int, int]
@@ -84,7 +84,7 @@ class ViTConfig(ReferenceConfig):
         check_sizes(self, ("pooler_output_size",))
         for name in ("image_size", "patch_size"):
             object.__setattr__(self, name, _size(name, getattr(self, name)))
-        check_switches(self, ("qkv_bias",))
+        check_booleans(self, ("qkv_bias",))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
         check_multiple(self, "hidden_size", "num_attention_heads")

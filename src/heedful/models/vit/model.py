@@ -11,13 +11,13 @@ from heedful.layers.multihead import BIASES
 from heedful.layers.patches import PatchEmbeddings
 from heedful.models import inputs, pictures
 from heedful.models.body import Body
-from heedful.models.encoder import Pooler, Variant, stack
+from heedful.models.encoder import Pooler, Variant, make_stack
 from heedful.models.heads import PixelHead, SequenceHead
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import initialise
 from heedful.models.vit import names
 from heedful.models.vit.config import ViTConfig
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 
 
 class ViTModel(Body):
@@ -32,7 +32,7 @@ class ViTModel(Body):
     config: ViTConfig
     embeddings: PatchEmbeddings
     prefix = names.PREFIX
-    in_files = names.IN_FILES
+    file_names = names.IN_FILES
 
     def __init__(
         self, config: ViTConfig, add_pooling_layer: bool = True, use_mask_token: bool = False
@@ -48,8 +48,8 @@ class ViTModel(Body):
             dropout=config.hidden_dropout_prob,
         )
         biases = BIASES if config.qkv_bias else frozenset({"output"})
-        variant = Variant(norm_before=True, norm_last=False, attention_biases=biases)
-        self.encoder = stack(config, variant)
+        variant = Variant(is_pre_norm=True, norm_last=False, attention_biases=biases)
+        self.encoder = make_stack(config, variant)
         self.layernorm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.pooler = None
         if add_pooling_layer:
@@ -72,7 +72,7 @@ class ViTModel(Body):
         """Return the module that the embeddings of the class token and the patches pass through."""
         return self.embeddings.tokens
 
-    def read_size(self, size: tuple[int, int]) -> None:
+    def set_image_size(self, size: tuple[int, int]) -> None:
         """Change the size of the input images.
 
         Interpolates the learnt position embeddings (section 3.2 of the paper).
@@ -122,7 +122,7 @@ class ViTModel(Body):
         config = self.config
         grid = pictures.check_pixels(pixel_values, config, other_sizes=interpolate_pos_encoding)
         has_mask = self.embeddings.mask_token is not None
-        pictures.check_hidden(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
+        pictures.check_patch_mask(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         pixels = pixel_values.to(self.layernorm.weight.dtype)
         encoded = self.encoder(
@@ -144,7 +144,7 @@ class ViTModel(Body):
         )
 
 
-class ViTForImageClassification(WithHead):
+class ViTForImageClassification(ModelWithHead):
     """ViT with a linear classifier or regression on the class token."""
 
     vit: ViTModel
@@ -157,7 +157,7 @@ class ViTForImageClassification(WithHead):
     forward = pictures.classify
 
 
-class ViTForMaskedImageModeling(WithHead):
+class ViTForMaskedImageModeling(ModelWithHead):
     """ViT that predicts the pixels of masked patches (Xie et al. 2022)."""
 
     vit: ViTModel
@@ -168,4 +168,4 @@ class ViTForMaskedImageModeling(WithHead):
         head = PixelHead(config.hidden_size, config.num_channels, config.encoder_stride)
         super().__init__(body, head, at="decoder")
 
-    forward = pictures.rebuild
+    forward = pictures.reconstruct

@@ -16,8 +16,8 @@ from heedful.layers.patches import Vectors
 from heedful.layers.relative import SegmentPositions
 from heedful.models import inputs
 from heedful.models.body import Body
-from heedful.models.encoder import Variant, stack
-from heedful.models.heads import last_places
+from heedful.models.encoder import Variant, make_stack
+from heedful.models.heads import last_positions
 from heedful.models.outputs import XLNetModelOutput
 from heedful.models.pretrained import initialise
 from heedful.models.xlnet import names, streams
@@ -68,8 +68,8 @@ class XLNetModel(Body):
     config: XLNetConfig
     embeddings: StreamEmbeddings
     prefix = names.PREFIX
-    in_files = names.IN_FILES
-    packs_for = "last"
+    file_names = names.IN_FILES
+    packing_token = "last"
 
     def __init__(self, config: XLNetConfig) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class XLNetModel(Body):
             attention_biases=frozenset({"query"}),
             activation_dropout=config.dropout,
         )
-        self.encoder = stack(config, variant)
+        self.encoder = make_stack(config, variant)
         self.dropout = Dropout(config.dropout)
         self.pooler = None
         initialise(self, config.initializer_range)
@@ -93,7 +93,7 @@ class XLNetModel(Body):
         return None
 
     @property
-    def usual_positions(self) -> int:
+    def default_length(self) -> int:
         """Default sequence length in tokens."""
         return USUAL_POSITIONS
 
@@ -218,7 +218,7 @@ def _last(hidden: Tensor, mask: Tensor | None, packing: Packing | None) -> Tenso
     """
     if mask is None:
         return hidden[:, -1:]
-    positions = last_places(mask)
+    positions = last_positions(mask)
     if packing is not None:
-        return packing.at(hidden, positions)
+        return packing.gather(hidden, positions)
     return hidden[torch.arange(positions.shape[0], device=positions.device), positions][:, None]

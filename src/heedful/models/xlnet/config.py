@@ -8,11 +8,11 @@ from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import (
     ReferenceConfig,
+    check_booleans,
     check_multiple,
     check_name,
     check_numbers,
     check_sizes,
-    check_switches,
 )
 from heedful.models.heads import SUMMARIES
 
@@ -110,7 +110,7 @@ class XLNetConfig(ReferenceConfig):
             if getattr(self, name) is not None:
                 check_numbers(self, (name,), int)
         switches = ("untie_r", "use_mems_eval", "use_mems_train", "bi_data", "same_length")
-        check_switches(self, (*switches, "summary_use_proj", "tie_word_embeddings"))
+        check_booleans(self, (*switches, "summary_use_proj", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
         if self.pad_token_id is not None:

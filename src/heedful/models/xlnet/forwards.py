@@ -17,17 +17,17 @@ from heedful.models import heads
 from heedful.models.forwards import mean
 from heedful.models.labels import class_loss
 from heedful.models.outputs import (
-    XLNetDecisionOutput,
     XLNetModelOutput,
+    XLNetOutput,
     XLNetPointerOutput,
     XLNetSpanOutput,
 )
-from heedful.models.with_head import WithHead, language_head
+from heedful.models.with_head import ModelWithHead, language_head
 from heedful.models.xlnet import streams
 
 
 def classify(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -42,7 +42,7 @@ def classify(
     use_mems: bool = False,
     output_attentions: bool = False,
     output_hidden_states: bool = False,
-) -> XLNetDecisionOutput:
+) -> XLNetOutput:
     """Return class logits of each text, shape (B, C), or of each token, shape (B, S, C).
 
     For ``labels`` see ``forwards.classify``.
@@ -72,7 +72,7 @@ def classify(
         mask = attention_mask if input_mask is None else 1 - input_mask.int()
         hidden = heads.summary(self.head, hidden, mask if target_mapping is None else None)
     logits = self.head(hidden)
-    return XLNetDecisionOutput(
+    return XLNetOutput(
         loss=None if labels is None else mean(self.head.loss(logits, labels)),
         logits=logits,
         mems=encoded.mems,
@@ -82,7 +82,7 @@ def classify(
 
 
 def choose(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -97,7 +97,7 @@ def choose(
     use_mems: bool = False,
     output_attentions: bool = False,
     output_hidden_states: bool = False,
-) -> XLNetDecisionOutput:
+) -> XLNetOutput:
     """Return a logit for each of the C choices of each example. Shape (B, C).
 
     Arguments of shape (B, S) or (B, S, D) in the body's ``forward`` have shape (B, C, S) or (B, C,
@@ -132,7 +132,7 @@ def choose(
 
 
 def find_span(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -185,7 +185,7 @@ def find_span(
 
 
 def point_at_answer(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -252,7 +252,7 @@ def point_at_answer(
 
 
 def predict_permuted(
-    self: WithHead,
+    self: ModelWithHead,
     input_ids: Tensor | None = None,
     attention_mask: Tensor | None = None,
     token_type_ids: Tensor | None = None,
@@ -268,7 +268,7 @@ def predict_permuted(
     use_mems: bool = False,
     output_attentions: bool = False,
     output_hidden_states: bool = False,
-) -> XLNetDecisionOutput:
+) -> XLNetOutput:
     """Return the logits of all tokens, shape (B, S, V), or of the predicted tokens, (B, P, V).
 
     ``labels`` are the true token ids; -100 is ignored in the loss. Shape (B, S) or (B, P).
@@ -308,7 +308,7 @@ def predict_permuted(
     if slots is not None:
         hidden = hidden.flatten(0, 1)[slots]  # (N, D)
     logits = head(hidden, self.get_input_embeddings())
-    return XLNetDecisionOutput(
+    return XLNetOutput(
         loss=None if labels is None else mean(class_loss(logits, labels)),
         logits=logits,
         mems=encoded.mems,

@@ -3,14 +3,14 @@
 from typing import ClassVar
 
 from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
-from heedful.models.with_head import WithHead
+from heedful.models.with_head import ModelWithHead
 from heedful.models.xlnet import forwards, names
 from heedful.models.xlnet.body import XLNetModel as XLNetModel
 from heedful.models.xlnet.config import XLNetConfig
 from heedful.models.xlnet.pointer import PointerHead
 
 
-class XLNetLMHeadModel(WithHead):
+class XLNetLMHeadModel(ModelWithHead):
     """XLNet with a permutation language model head, which predicts the target tokens."""
 
     transformer: XLNetModel
@@ -40,7 +40,7 @@ def _summary(config: XLNetConfig, outputs: int) -> SummaryHead:
     )
 
 
-class XLNetForSequenceClassification(WithHead):
+class XLNetForSequenceClassification(ModelWithHead):
     """XLNet with a classifier or regression on a summary of the text, usually its last token."""
 
     transformer: XLNetModel
@@ -53,7 +53,7 @@ class XLNetForSequenceClassification(WithHead):
     forward = forwards.classify
 
 
-class XLNetForMultipleChoice(WithHead):
+class XLNetForMultipleChoice(ModelWithHead):
     """XLNet that scores each choice; a softmax runs over the choices of an example."""
 
     transformer: XLNetModel
@@ -65,7 +65,7 @@ class XLNetForMultipleChoice(WithHead):
     forward = forwards.choose
 
 
-class XLNetForTokenClassification(WithHead):
+class XLNetForTokenClassification(ModelWithHead):
     """XLNet with a linear classifier on every token."""
 
     transformer: XLNetModel
@@ -77,7 +77,7 @@ class XLNetForTokenClassification(WithHead):
     forward = forwards.classify
 
 
-class XLNetForQuestionAnsweringSimple(WithHead):
+class XLNetForQuestionAnsweringSimple(ModelWithHead):
     """XLNet that predicts the start and end of an answer span, each independently.
 
     Raises:
@@ -93,7 +93,7 @@ class XLNetForQuestionAnsweringSimple(WithHead):
     forward = forwards.find_span
 
 
-class XLNetForQuestionAnswering(WithHead):
+class XLNetForQuestionAnswering(ModelWithHead):
     """XLNet with a pointer head: the prediction of an answer's end depends on its start.
 
     It also predicts whether there is an answer.

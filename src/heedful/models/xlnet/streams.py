@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.errors import UserError
-from heedful.host import on_host, send
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.positions import Relations
@@ -137,14 +137,14 @@ def mapping_of(positions: Tensor, shape: tuple[int, int]) -> tuple[Tensor, Tenso
     if positions.ndim != 1:
         raise UserError(f"positions has shape {tuple(positions.shape)}; it must be (number,)")
     check_ids("positions", positions, batch * length)
-    device, positions = positions.device, on_host(positions)
+    device, positions = positions.device, get_host_copy(positions)
     rows = positions // length  # (N,)
     counts = torch.bincount(rows, minlength=batch)  # (B,)
     slots = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[rows]
     num_targets = max(int(counts.max()), 1)
     mapping = torch.zeros(batch, num_targets, length, dtype=torch.bool, device=rows.device)
     mapping[rows, slots, positions % length] = True
-    return send(mapping, device), send(rows * num_targets + slots, device)
+    return copy_to_device(mapping, device), copy_to_device(rows * num_targets + slots, device)
 
 
 def padding(
@@ -204,7 +204,7 @@ def context_of(
         device=device,
     )
     attended = None if targets is None else shape[1]
-    return Context(mask=mask, relations=relations, attended=attended)
+    return Context(mask=mask, relations=relations, num_keys=attended)
 
 
 def mask_of(
@@ -326,9 +326,9 @@ def relations_of(
         differs = (query_types[:, :, None] != key_types[:, None])[:, None]
     return Relations(
         vectors=vectors,
-        apart=differs,
-        places=None if targets is None else targets.places,
-        types=types,
-        real=real,
-        whole=whole and targets is None and not memory and not config.bi_data,
+        other_segment=differs,
+        query_positions=None if targets is None else targets.places,
+        segment_ids=types,
+        token_mask=real,
+        full_attention=whole and targets is None and not memory and not config.bi_data,
     )

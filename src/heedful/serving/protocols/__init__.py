@@ -10,7 +10,7 @@ from heedful.serving.protocols.tei_shapes import TeiFailure
 from heedful.serving.service import Service
 
 
-class Speaks(Protocol):
+class ProtocolModule(Protocol):
     """Interface of a protocol's module."""
 
     def router(self, service: Service) -> APIRouter:
@@ -20,7 +20,7 @@ class Speaks(Protocol):
         """Return the HTTP status and the JSON body for a problem."""
 
 
-PROTOCOLS: tuple[Speaks, ...] = (runs, health, explain, page, tei, openai, hub, v2)
+PROTOCOLS: tuple[ProtocolModule, ...] = (runs, health, explain, page, tei, openai, hub, v2)
 """All protocols. The first one also renders errors of unknown routes."""
 
 FAILURES = (
@@ -32,7 +32,7 @@ FAILURES = (
 )
 """The classes of the protocols' error bodies."""
 
-BEGINNINGS: dict[str, Speaks] = {
+PATH_PREFIXES: dict[str, ProtocolModule] = {
     "v1": openai,
     "v2": v2,
     "pipeline": hub,

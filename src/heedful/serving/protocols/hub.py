@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import Strict, ValidationError
 
-from heedful.errors import listed
+from heedful.errors import join_names
 from heedful.serving import pipelines, tagging, translation
 from heedful.serving.asking import (
     JSON_EXPECTED,
@@ -29,7 +29,7 @@ from heedful.serving.asking import (
     problems,
 )
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.serving.vectors import NEED
 from heedful.serving.wire import Json, JsonRoute, reply
 
@@ -47,18 +47,18 @@ class Pipeline:
     """Type of the response."""
     need: str
     """Description of a run that can answer, for error messages."""
-    answer: Callable[[Service, Served, Any], Awaitable[Any]]
+    answer: Callable[[Service, ServedRun, Any], Awaitable[Any]]
     """Answers a body; the result is ready for JSON."""
-    fits: Callable[[Served, Any], bool] = lambda served, body: True
+    fits: Callable[[ServedRun, Any], bool] = lambda served, body: True
     """Returns whether a run of the task can answer a body."""
     names: Mapping[str, str] = field(default_factory=dict)
     """heedful's option names to the API's, for error messages."""
 
-    def able(self, served: Served, body: Body) -> bool:
+    def able(self, served: ServedRun, body: Body) -> bool:
         """Return whether a run can answer a body."""
         return served.task.name == self.task and self.fits(served, body)
 
-    async def reply_to(self, service: Service, served: Served, body: Body) -> Json:
+    async def reply_to(self, service: Service, served: ServedRun, body: Body) -> Json:
         """Return a run's response to a body.
 
         Raises:
@@ -76,7 +76,7 @@ _PICTURES = Pipeline(
     task="classify",
     body=pipelines.ImageClassification,
     reply=list[pipelines.ScoredLabel],
-    fits=pipelines.sees,
+    fits=pipelines.reads_images,
     need="a run of classify that reads pictures",
     answer=pipelines.classify_picture,
 )
@@ -87,7 +87,7 @@ PIPELINES = (
         task="classify",
         body=pipelines.TextClassification,
         reply=list[list[pipelines.ScoredLabel]],
-        fits=pipelines.classifies,
+        fits=pipelines.can_classify,
         need="a run of classify, of single texts or of pairs as they are given",
         answer=pipelines.classify,
     ),
@@ -252,7 +252,7 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
     if isinstance(body, bytes):  # a picture, which clients send as raw bytes
         if _is_text(body, runs):
             raise Problem("validation", JSON_EXPECTED)
-        served = service.find(run, pipelines.sees, _PICTURES.need)
+        served = service.find(run, pipelines.reads_images, _PICTURES.need)
         picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
         return await _PICTURES.reply_to(service, served, picture)
     wrong: ValidationError | None = None
@@ -268,16 +268,18 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
             return await pipeline.reply_to(service, served, request)
     if wrong is not None:
         raise Problem("validation", first_error(wrong.errors()))
-    raise Problem("unable", f"none of these can answer this: {listed([run.name for run in runs])}")
+    raise Problem(
+        "unable", f"none of these can answer this: {join_names([run.name for run in runs])}"
+    )
 
 
-def _is_text(body: bytes, runs: Sequence[Served]) -> bool:
+def _is_text(body: bytes, runs: Sequence[ServedRun]) -> bool:
     """Return whether bytes are JSON or text without a JSON content type, rather than a picture."""
     json = body.lstrip()[:1] in (b"{", b"[")
-    return json or (b"\0" not in body and not any(map(pipelines.sees, runs)))
+    return json or (b"\0" not in body and not any(map(pipelines.reads_images, runs)))
 
 
-def _candidates(runs: Sequence[Served]) -> Iterator[tuple[Served, Pipeline]]:
+def _candidates(runs: Sequence[ServedRun]) -> Iterator[tuple[ServedRun, Pipeline]]:
     for served in runs:
         for pipeline in PIPELINES:
             if served.task.name == pipeline.task:

@@ -10,7 +10,7 @@ from heedful.serving import pictures
 from heedful.serving.asking import Body, Several, described
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.serving.wire import Json, JsonRoute, reply
 from heedful.settings import PredictSettings
 from heedful.task import Ability
@@ -128,7 +128,7 @@ def render(problem: Problem) -> tuple[int, Any]:
     return problem.status, {"error": {"kind": problem.kind, "message": problem.message}}
 
 
-def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
+def records_of(served: ServedRun, texts: list[str | list[str]]) -> list[Any]:
     """Make records from texts, or from lists of texts.
 
     Raises:
@@ -142,16 +142,16 @@ def records_of(served: Served, texts: list[str | list[str]]) -> list[Any]:
     return pictures.records_of(served, inputs)
 
 
-def _info(served: Served) -> RunInfo:
+def _info(served: ServedRun) -> RunInfo:
     predictor = served.predictor
     task = served.task
     return RunInfo(
         name=served.name,
         task=task.name,
-        about=task.card(),
+        about=task.model_card(),
         abilities=sorted(task.abilities),
         inputs=[
-            InputInfo(name=one.name, several=one.several, optional=one.optional)
+            InputInfo(name=one.name, several=one.variadic, optional=one.optional)
             for one in task.inputs
         ],
         options=sorted(task.answer_options),

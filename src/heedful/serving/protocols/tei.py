@@ -17,7 +17,7 @@ from heedful.serving.asking import (
     in_words,
     problems,
 )
-from heedful.serving.limits import check_items, check_size, too_many_tokens, turns
+from heedful.serving.limits import check_items, check_size, split_into_turns, too_many_tokens
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.tei_shapes import (
@@ -35,7 +35,7 @@ from heedful.serving.protocols.tei_shapes import (
     TokenizeBody,
     Truncation,
 )
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.serving.vectors import NEED, gives_vectors, shaped
 from heedful.serving.wire import Json, JsonRoute, reply
 from heedful.settings import LongText
@@ -270,7 +270,7 @@ def _sequence(text: str | list[str]) -> Any:
     return tuple(text) if len(text) == 2 else text[0]
 
 
-async def _texts(service: Service, served: Served, inputs: Any) -> list[str]:
+async def _texts(service: Service, served: ServedRun, inputs: Any) -> list[str]:
     """Return the input texts, decoding token ids."""
     inputs = _check_non_empty(inputs, "inputs")
     if isinstance(inputs, str):
@@ -303,13 +303,13 @@ def _labels(scores: dict[str, float]) -> list[dict[str, Any]]:
     return [{"label": label, "score": score} for label, score in best_first]
 
 
-def _classifies(served: Served, *, pairs: bool) -> bool:
+def _classifies(served: ServedRun, *, pairs: bool) -> bool:
     """Return whether a run classifies single texts, or pairs."""
     task = served.task
     return isinstance(task, Classify) and task.pairs in (pairs, None) and not task.pictures
 
 
-def _is_reranker(served: Served) -> bool:
+def _is_reranker(served: ServedRun) -> bool:
     """Return whether a run predicts a single score for pairs."""
     task = served.task
     if isinstance(task, Classify):
@@ -338,10 +338,12 @@ async def _tokenized(
     check_size(texts, service.settings)
     max_tokens = service.settings.max_tokens
     rows: list[list[dict[str, Any]]] = []
-    for part in turns(texts):
+    for part in split_into_turns(texts):
         for text in part:
             await service.check_tokens(text, tokenizer)
-        rows += await service.encoding(partial(_tokenize_batch, part, tokenizer, special=special))
+        rows += await service.run_in_encoder(
+            partial(_tokenize_batch, part, tokenizer, special=special)
+        )
         if sum(map(len, rows)) > max_tokens:
             raise too_many_tokens(max_tokens)
     return rows
@@ -396,12 +398,12 @@ async def _decoded(
 ) -> list[str]:
     """Return the text of each row of token ids."""
     texts: list[str] = []
-    for part in turns(rows):
-        texts += await service.encoding(partial(decode, part))
+    for part in split_into_turns(rows):
+        texts += await service.run_in_encoder(partial(decode, part))
     return texts
 
 
-def _model_type(served: Served) -> dict[str, dict[str, Any]]:
+def _model_type(served: ServedRun) -> dict[str, dict[str, Any]]:
     task = served.task
     if isinstance(task, Embed):
         return {"embedding": {"pooling": task.pooling}}

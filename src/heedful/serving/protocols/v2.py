@@ -19,9 +19,9 @@ from heedful.serving.limits import check_items
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.runs import Options
-from heedful.serving.service import Served, Service
+from heedful.serving.service import ServedRun, Service
 from heedful.serving.tables import columns_of, tensors_of, texts_of
-from heedful.serving.tensors import HEADER, Asked, InferBody, read, unpacked, write
+from heedful.serving.tensors import HEADER, InferBody, InferRequest, decompressed, read, write
 from heedful.serving.wire import Json, reply
 
 VERSION = "1"
@@ -167,7 +167,7 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         """Return the answers for texts as tensors."""
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        content = unpacked(await request.body(), encoding, service.settings.max_body)
+        content = decompressed(await request.body(), encoding, service.settings.max_body)
         asked = read(content, request.headers.get(HEADER), service.settings)
         return await _infer(service, served, asked)
 
@@ -182,7 +182,7 @@ def _check(service: Service, run: NamedRun) -> None:
         _find(service, run, VERSION)
 
 
-def _find(service: Service, name: str, version: str) -> Served:
+def _find(service: Service, name: str, version: str) -> ServedRun:
     """Return the run with the given name.
 
     Raises:
@@ -194,7 +194,7 @@ def _find(service: Service, name: str, version: str) -> Served:
     return served
 
 
-async def _infer(service: Service, served: Served, asked: Asked) -> Response:
+async def _infer(service: Service, served: ServedRun, asked: InferRequest) -> Response:
     """Answer a request."""
     columns = columns_of(served.task)
     rows = (len(array) for array in asked.texts.values() if array.ndim)
@@ -231,7 +231,7 @@ async def _infer(service: Service, served: Served, asked: Asked) -> Response:
     )
 
 
-def _metadata(served: Served) -> dict[str, Any]:
+def _metadata(served: ServedRun) -> dict[str, Any]:
     columns = columns_of(served.task)
     return {
         "name": served.name,

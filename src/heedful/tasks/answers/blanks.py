@@ -16,12 +16,12 @@ from torch import Tensor
 
 from heedful.batches import Example, Fitted, features
 from heedful.batches.features import row_offsets
-from heedful.batches.windows import fit_text, naming
-from heedful.errors import LONGEST_NAME, UserError, shorten
-from heedful.host import on_host, send
+from heedful.batches.windows import fit_text, locating_errors
+from heedful.device_transfer import copy_to_device, get_host_copy
+from heedful.errors import MAX_NAME_LENGTH, UserError, shorten
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Fit
+from heedful.task import LengthLimit
 from heedful.tokens import Tokenizer
 
 _SPARE = 8
@@ -137,7 +137,9 @@ class Filled:
         return self.text if self.text is not None else f"{self.next_sentence:.6f}"
 
 
-def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fitted[Example]:
+def encode(
+    record: Record, tokenizer: Tokenizer, fit: LengthLimit, *, pairs: bool
+) -> Fitted[Example]:
     """Encode a text with masks, or a pair of texts.
 
     Args:
@@ -159,11 +161,11 @@ def encode(record: Record, tokenizer: Tokenizer, fit: Fit, *, pairs: bool) -> Fi
         if not text.strip():
             raise UserError(f"{where}: the {name} text of the pair is empty")
     texts = [(record.text, record.text_pair)]
-    with naming(record):
-        return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.rule))
+    with locating_errors(record):
+        return next(features(texts, tokenizer, max_length=fit.max_length, rule=fit.long_text))
 
 
-def _encode_masks(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+def _encode_masks(record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
     text, where = record.text, record.where
     pieces = tokenizer.pieces(text)
     invalid = [mark for mark in _MASK_LIKE.findall(text) if mark != tokenizer.mask_token]
@@ -177,7 +179,7 @@ def _encode_masks(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Exam
     return encode_text(record, tokenizer, fit)
 
 
-def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+def encode_text(record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
     """Encode a text for token predictions, with half-overlapping windows if it is long.
 
     Raises:
@@ -187,8 +189,10 @@ def encode_text(record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Exampl
     offsets = np.array(pieces.offsets, dtype=np.int32).reshape(-1, 2)  # (T, 2)
     layout = tokenizer.layout
     limit = fit.max_length - layout.size(pair=False)
-    with naming(record):
-        fitted = fit_text(range(len(pieces.ids)), limit=limit, rule=fit.rule, stride=limit // 2)
+    with locating_errors(record):
+        fitted = fit_text(
+            range(len(pieces.ids)), limit=limit, rule=fit.long_text, stride=limit // 2
+        )
     examples, row_spans = [], []
     for part in fitted.pieces:
         ids = layout.ids([pieces.ids[index] for index in part])
@@ -220,11 +224,11 @@ def candidates(
         each mask the token ids, then their probabilities.
     """
     best = logits.float().softmax(-1).topk(min(top + _SPARE, logits.shape[1]))  # each (N, K)
-    row_of = on_host(positions) // shape[1]  # (N,)
+    row_of = get_host_copy(positions) // shape[1]  # (N,)
     counts = torch.bincount(row_of, minlength=shape[0])  # (B,)
     first_masks = counts.cumsum(0) - counts
     slot = torch.arange(len(row_of), device=row_of.device) - first_masks[row_of] + 1
-    row_of, slot = send(row_of, logits.device), send(slot, logits.device)
+    row_of, slot = copy_to_device(row_of, logits.device), copy_to_device(slot, logits.device)
     rows = best.values.new_zeros(shape[0], 1 + int(counts.max()), 2, best.values.shape[1])
     rows[row_of, slot] = torch.stack([best.indices.float(), best.values], dim=1)
     if follows is not None:
@@ -328,7 +332,7 @@ def _target_ids(targets: tuple[str, ...], tokenizer: Tokenizer) -> frozenset[int
         pieces = tokenizer.encode_batch([target])[0] if token_id is None else [token_id]
         if len(pieces) != 1 or pieces[0] in tokenizer.all_special_ids:
             raise UserError(
-                f"--targets {shorten(target, LONGEST_NAME)!r}: not a word of the vocabulary; a "
+                f"--targets {shorten(target, MAX_NAME_LENGTH)!r}: not a word of the vocabulary; a "
                 "mask stands for one of its words"
             )
         ids.add(pieces[0])

@@ -62,7 +62,9 @@ class SpanAnswer(Candidate):
         return " ".join((self.answer or "").split())
 
 
-def weigh(context: str, spans: Sequence[Span], silence: float | None) -> list[Candidate]:
+def span_probabilities(
+    context: str, spans: Sequence[Span], silence: float | None
+) -> list[Candidate]:
     """Turn scores into probabilities: a softmax over the best ``CANDIDATES`` and no answer.
 
     Args:

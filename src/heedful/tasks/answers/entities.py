@@ -21,10 +21,10 @@ from heedful.reading.tagging import (
     Word,
     as_labels,
     entities_of,
-    likeliest_tags,
     parse_tag,
     tags_of,
     transitions,
+    viterbi,
 )
 from heedful.settings import LongText
 from heedful.tokens import Tokenizer
@@ -179,7 +179,7 @@ def tagging(
         rows = np.array([values[word] for word in group_words])  # (W, L)
         if not np.isfinite(rows).all():
             raise UserError("a predicted probability is not a number; the model is damaged")
-        best = likeliest_tags(rows, transitions(labels, scheme))  # (W,)
+        best = viterbi(rows, transitions(labels, scheme))  # (W,)
         scores = rows[np.arange(len(group_words)), best].tolist()
         tags = [labels[number] for number in best]
         for first, last, label in entities_of([parse_tag(tag) for tag in tags]):

@@ -76,7 +76,7 @@ class Translation:
         return _LINE_END.sub(" ", self.text)
 
 
-def link_words(
+def align_words(
     text: str,
     source_ids: Sequence[Sequence[int]],
     translation: str,

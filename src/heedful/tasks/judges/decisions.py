@@ -31,14 +31,14 @@ def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
             texts=record.texts,
             truth=truth,
             answer=answer.label,
-            right=right,
-            worth=float(right),
+            correct=right,
+            score=float(right),
             confidence=answer.score,
-            counts=(indices[truth], indices[answer.label], answer.score),
+            statistics=(indices[truth], indices[answer.label], answer.score),
             decisions=((answer.score, right),),
         )
 
-    return Judge(judged=each(judge), measure=measures.classes(len(labels)), labels=labels)
+    return Judge(judged=each(judge), aggregate=measures.classes(len(labels)), labels=labels)
 
 
 def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
@@ -53,10 +53,10 @@ def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Pictu
             texts=record.texts,
             truth=truth,
             answer=sorted(answer.label),  # the label order may differ between runs
-            right=all(hits),
-            worth=sum(hits) / len(hits),
+            correct=all(hits),
+            score=sum(hits) / len(hits),
             confidence=min(confidences),
-            counts=(
+            statistics=(
                 *(float(label in truth) for label in labels),
                 *(float(label in answer.label) for label in labels),
                 float(all(hits)),
@@ -66,8 +66,8 @@ def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Pictu
 
     return Judge(
         judged=each(judge),
-        measure=measures.label_sets(len(labels)),
-        worth="labels_right",
+        aggregate=measures.label_sets(len(labels)),
+        score_name="labels_right",
         labels=labels,
     )
 
@@ -83,14 +83,14 @@ def choices() -> "Judge[Choice, Choices]":
             texts={"question": record.question, "choices": record.choices},
             truth=record.choices[record.answer],
             answer=answer.text,
-            right=right,
-            worth=float(right),
+            correct=right,
+            score=float(right),
             confidence=answer.score,
-            counts=(float(right),),
+            statistics=(float(right),),
             decisions=((answer.score, right),),
         )
 
-    return Judge(judged=each(judge), measure=measures.means("accuracy"))
+    return Judge(judged=each(judge), aggregate=measures.means("accuracy"))
 
 
 def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
@@ -113,11 +113,11 @@ def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
             texts={"question": record.question, "context": record.context},
             truth=truth,
             answer=answer.answer,
-            right=exact == 1,
-            worth=f1,
+            correct=exact == 1,
+            score=f1,
             confidence=answer.score,
-            counts=(exact, f1),
+            statistics=(exact, f1),
             decisions=((answer.score, exact == 1),),
         )
 
-    return Judge(judged=each(judge), measure=measures.means("exact_match", "f1"), worth="f1")
+    return Judge(judged=each(judge), aggregate=measures.means("exact_match", "f1"), score_name="f1")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from heedful.judging import Fault, Judge, Judgement, each
+from heedful.judging import AnswerError, Judge, Judgement, each
 from heedful.metrics import measures
 from heedful.reading.tagging import TaggedText
 from heedful.tasks.answers.entities import Tagging
@@ -28,23 +28,23 @@ def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
             texts={"text": record.text},
             truth=_rows(record.text, true),
             answer=_rows(record.text, list(scores)),
-            right=len(hits) == len(true) == len(scores),
-            worth=2 * len(hits) / max(len(true) + len(scores), 1) if true or scores else 1.0,
+            correct=len(hits) == len(true) == len(scores),
+            score=2 * len(hits) / max(len(true) + len(scores), 1) if true or scores else 1.0,
             confidence=min(scores.values(), default=None),
-            counts=(float(len(hits)), float(len(scores)), float(len(true))),
+            statistics=(float(len(hits)), float(len(scores)), float(len(true))),
             decisions=tuple((score, span in hits) for span, score in scores.items()),
-            faults=tuple(
-                Fault(
+            errors=tuple(
+                AnswerError(
                     kind=kind,
                     truth=None if right is None else _shown(record.text, right),
                     answer=None if wrong is None else _shown(record.text, wrong),
                 )
                 for kind, right, wrong in mistakes(true, list(scores))
             ),
-            doubtful=_doubtful(record.text, scores, hits),
+            explain_target=_doubtful(record.text, scores, hits),
         )
 
-    return Judge(judged=each(judge), measure=measures.entities, worth="f1", labels=types)
+    return Judge(judged=each(judge), aggregate=measures.entities, score_name="f1", labels=types)
 
 
 def mistakes(

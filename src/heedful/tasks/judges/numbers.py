@@ -9,8 +9,8 @@ import torch.nn.functional as F
 
 from heedful.judging import Judge, Judgement, each
 from heedful.metrics import measures
-from heedful.metrics.measures import Numbers
-from heedful.metrics.neighbours import partners
+from heedful.metrics.measures import Statistics
+from heedful.metrics.neighbours import rank_candidates
 from heedful.reading import Record
 from heedful.tasks.answers.vectors import Embedding
 from heedful.tasks.texts import target
@@ -29,13 +29,13 @@ def estimates() -> "Judge[Estimate, Record]":
             texts=record.texts,
             truth=truth,
             answer=round(answer.value, 6),
-            right=None,
-            worth=-abs(answer.value - truth),
+            correct=None,
+            score=-abs(answer.value - truth),
             confidence=None,
-            counts=(answer.value, truth),
+            statistics=(answer.value, truth),
         )
 
-    return Judge(judged=each(judge), measure=measures.estimates)
+    return Judge(judged=each(judge), aggregate=measures.estimates)
 
 
 def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
@@ -56,13 +56,13 @@ def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
             else:
                 yield from (_similarity(answer, record, scale) for answer, record in items)
 
-    def measure(columns: Numbers, weights: Numbers) -> dict[str, Numbers]:
+    def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
         if columns.shape[1] == 1:
             return measures.neighbours(columns, weights)
         scores = measures.correlations(columns, weights)
         return {name: scores[name] for name in ("spearman", "pearson")}  # the default metric first
 
-    return Judge(judged=judged, measure=measure)
+    return Judge(judged=judged, aggregate=measure)
 
 
 def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | None) -> Judgement:
@@ -76,10 +76,10 @@ def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | 
         texts=record.texts,
         truth=truth,
         answer=round(similarity, 6),
-        right=None,
-        worth=worth,
+        correct=None,
+        score=worth,
         confidence=None,
-        counts=(similarity, truth),
+        statistics=(similarity, truth),
     )
 
 
@@ -97,14 +97,16 @@ def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgemen
     if not records:
         return
     texts, vectors = list(candidates), torch.stack(list(candidates.values()))  # (M, D)
-    for ranked, record in zip(partners(torch.stack(queries), vectors, truth), records, strict=True):
+    for ranked, record in zip(
+        rank_candidates(torch.stack(queries), vectors, truth), records, strict=True
+    ):
         yield Judgement(
             where=record.where,
             texts=record.texts,
             truth=record.text_pair,
             answer=texts[ranked.nearest],
-            right=ranked.rank == 1,
-            worth=1 / ranked.rank,
+            correct=ranked.rank == 1,
+            score=1 / ranked.rank,
             confidence=None,
-            counts=(float(ranked.rank),),
+            statistics=(float(ranked.rank),),
         )

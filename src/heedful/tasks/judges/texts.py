@@ -33,17 +33,17 @@ def generated(*, cased: bool, translated: bool, bleu_tokenize: str = "13a") -> J
             texts={"text": record.text},
             truth=truth,
             answer=answer.text,
-            right=None,
-            worth=score_of_statistics(metrics["chrf"], rows[names.index("chrf")]),
+            correct=None,
+            score=score_of_statistics(metrics["chrf"], rows[names.index("chrf")]),
             confidence=None,
-            counts=(
+            statistics=(
                 *(answer.log_likelihood, float(answer.tokens_known)),
                 *(float(number) for row in rows for number in row),
             ),
         )
 
     measure = measures.both(measures.likelihood, measures.texts(metrics, sizes), at=2)
-    return Judge(judged=each(judge), measure=measure, worth="chrf", text_metrics=metrics)
+    return Judge(judged=each(judge), aggregate=measure, score_name="chrf", text_metrics=metrics)
 
 
 def _statistics(metrics: Mapping[str, Any], text: str, reference: str) -> list[list[int]]:
@@ -59,13 +59,13 @@ def continued() -> Judge[Generation, Record]:
             texts={"text": record.text},
             truth=None,
             answer=None,
-            right=None,
-            worth=answer.log_likelihood / max(answer.tokens_known, 1),
+            correct=None,
+            score=answer.log_likelihood / max(answer.tokens_known, 1),
             confidence=None,
-            counts=(answer.log_likelihood, float(answer.tokens_known)),
+            statistics=(answer.log_likelihood, float(answer.tokens_known)),
         )
 
-    return Judge(judged=each(judge), measure=measures.likelihood, worth="log_likelihood")
+    return Judge(judged=each(judge), aggregate=measures.likelihood, score_name="log_likelihood")
 
 
 def replaced_tokens() -> Judge[ScoredReplaced, object]:
@@ -78,10 +78,10 @@ def replaced_tokens() -> Judge[ScoredReplaced, object]:
             texts={"text": filled.text},
             truth=f"{answer.replaced} of {answer.tokens} replaced",
             answer=f"{answer.flagged} look replaced, {answer.caught} of them are",
-            right=None,
-            worth=answer.right / max(answer.tokens, 1),
+            correct=None,
+            score=answer.right / max(answer.tokens, 1),
             confidence=None,
-            counts=(
+            statistics=(
                 *(filled.loss, float(filled.right), float(filled.hidden)),
                 *(float(answer.tokens), float(answer.right), float(answer.replaced)),
                 *(float(answer.flagged), float(answer.caught)),
@@ -89,7 +89,7 @@ def replaced_tokens() -> Judge[ScoredReplaced, object]:
         )
 
     measure = measures.both(measures.masked_tokens, measures.detections, at=3)
-    return Judge(judged=each(judge), measure=measure, worth="rtd_accuracy")
+    return Judge(judged=each(judge), aggregate=measure, score_name="rtd_accuracy")
 
 
 def followed() -> Judge[Followed, object]:
@@ -101,13 +101,13 @@ def followed() -> Judge[Followed, object]:
             texts={"text": answer.text},
             truth=f"{answer.told} to tell",
             answer=f"{answer.right} right",
-            right=None,
-            worth=-answer.loss / max(answer.told, 1),
+            correct=None,
+            score=-answer.loss / max(answer.told, 1),
             confidence=None,
-            counts=(answer.loss, float(answer.right), float(answer.told)),
+            statistics=(answer.loss, float(answer.right), float(answer.told)),
         )
 
-    return Judge(judged=each(judge), measure=measures.next_tokens, worth="log_likelihood")
+    return Judge(judged=each(judge), aggregate=measures.next_tokens, score_name="log_likelihood")
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
@@ -124,13 +124,13 @@ def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
             texts={"text": answer.text},
             truth=f"{answer.hidden} hidden",
             answer=f"{answer.right} right",
-            right=None,
-            worth=-answer.loss / max(answer.hidden, 1),
+            correct=None,
+            score=-answer.loss / max(answer.hidden, 1),
             confidence=None,
-            counts=(answer.loss, float(answer.right), float(answer.hidden), *pair),
+            statistics=(answer.loss, float(answer.right), float(answer.hidden), *pair),
         )
 
     measure: measures.Measure = measures.masked_tokens
     if pair_metric is not None:
         measure = measures.both(measure, measures.means(pair_metric), at=3)
-    return Judge(judged=each(judge), measure=measure, worth="log_likelihood")
+    return Judge(judged=each(judge), aggregate=measure, score_name="log_likelihood")

@@ -9,14 +9,14 @@ from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
 
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Example, Fitted
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Ability, Answer, Fit, Forward, Input
-from heedful.tasks.aims import blanks as aims
+from heedful.task import Ability, Answer, Forward, Input, LengthLimit
 from heedful.tasks.answers import blanks
 from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.explanation_targets import blanks as aims
 from heedful.tasks.objectives import hidden
 from heedful.tokens import Tokenizer
 
@@ -40,7 +40,7 @@ class Asked(Protocol):
     def example(self) -> str:
         """Example arguments to ``heedful predict RUN``."""
 
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
         """Encode a text.
 
         Raises:
@@ -67,10 +67,10 @@ class Asked(Protocol):
 
     def aim(
         self,
-        computed: Computed[Any, Any, Any],
+        computed: Answered[Any, Any, Any],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Return the model output by which an answer is explained; see ``Task``."""
 
 
@@ -91,7 +91,7 @@ class Blanks:
         text, following = Input(name="text"), Input(name="following text", optional=True)
         return (text, following) if self.pairs else (text,)
 
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
         """Encode a text with masks, or a pair.
 
         Raises:
@@ -125,7 +125,7 @@ class Blanks:
         return blanks.decode(record, fitted, outputs, settings, tokenizer)
 
     def aim(
-        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
+        self, computed: Answered[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
+    ) -> ExplanationTarget:
         """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second), or a pair."""
         return aims.blank(computed, target, tokenizer)

@@ -12,17 +12,17 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
-from heedful.batches.packing import keep_apart
-from heedful.batches.sentence_pairs import Frame, running_texts
+from heedful.batches.packing import packing_mask
+from heedful.batches.sentence_pairs import Frame, causal_sequences
 from heedful.errors import UserError
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import AnyJudge
 from heedful.reading import Record
 from heedful.settings import PredictSettings
-from heedful.task import Ability, Fit, Forward, Input, Scores
+from heedful.task import Ability, Forward, Input, LengthLimit, Scores
 from heedful.tasks.answers.generated import Generation
 from heedful.tasks.answers.sequences import Followed, next_scores
 from heedful.tasks.generate import Generate
@@ -44,7 +44,7 @@ class Continued:
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     example: ClassVar[str] = '"The cat sat on"'
 
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
         """Encode a text to continue.
 
         Raises:
@@ -64,7 +64,7 @@ class Continued:
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
         """Continue texts."""
-        return _CONTINUES.compute(model, batch, settings)
+        return _CONTINUES.run_model(model, batch, settings)
 
     def decode(
         self,
@@ -79,12 +79,12 @@ class Continued:
 
     def aim(
         self,
-        computed: Computed[Any, GenerationOutput, Any],
+        computed: Answered[Any, GenerationOutput, Any],
         target: str | None,
         tokenizer: Tokenizer,
-    ) -> Aim:
+    ) -> ExplanationTarget:
         """Explain a word of the generated text, or the whole text."""
-        return _CONTINUES.aim(computed, target, tokenizer)
+        return _CONTINUES.explanation_target(computed, target, tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,10 +92,10 @@ class NextWords:
     """Causal language modelling; see ``Objective``."""
 
     metrics: ClassVar[tuple[str, ...]] = ("log_likelihood", "next_accuracy")
-    mixes_documents: ClassVar[bool] = False
+    pairs_documents: ClassVar[bool] = False
     source: ClassVar[OneModel] = OneModel("causal_lm")
     asked: ClassVar[Continued] = Continued()
-    hides: ClassVar[bool] = False
+    masks_tokens: ClassVar[bool] = False
     mask_share: ClassVar[float] = 0.15
 
     doubt = hidden.no_doubt
@@ -107,7 +107,7 @@ class NextWords:
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut full sequences from the concatenated texts."""
-        return running_texts(corpus, frame, seed=seed, epoch=epoch)
+        return causal_sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
@@ -126,7 +126,7 @@ class NextWords:
         if start_id != tokenizer.sep_token_id:
             has_next &= next_ids != start_id  # do not predict the start of the next text
         inputs = {"positions": has_next.flatten().nonzero().squeeze(1)}
-        inputs |= keep_apart(ids, None if mask is None else is_token, start_id, causal=True)
+        inputs |= packing_mask(ids, None if mask is None else is_token, start_id, causal=True)
         targets = {"tokens": next_ids[has_next]}
         return replace(hidden.with_inputs(batch, inputs), targets=targets)
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from heedful import losses
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate
-from heedful.batches.masking import IGNORED, MaskRule, hide_tokens
-from heedful.lesson import Lesson
+from heedful.batches.masking import IGNORED, MaskRule, mask_tokens
+from heedful.distillation import DistillationLoss
 from heedful.settings import PredictSettings
 from heedful.task import Forward
 from heedful.tasks.answers import blanks
@@ -43,7 +43,7 @@ def hide(
     """
     assert rule is not None  # the objective hides tokens
     hidden = [
-        hide_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
+        mask_tokens(example.ids, rule, seed=draw.seed, epoch=draw.epoch, index=int(index))
         for example, index in zip(examples, draw.rows, strict=True)
     ]
     masked = [
@@ -143,7 +143,7 @@ def candidates(
     return blanks.candidates(logits, follows, batch.inputs["positions"], shape, top)
 
 
-def lessons(batch: Batch) -> tuple[Lesson, ...]:
+def lessons(batch: Batch) -> tuple[DistillationLoss, ...]:
     """Return the distillation losses: hidden tokens, and pairs if the batch has pair targets.
 
     Args:
@@ -151,16 +151,18 @@ def lessons(batch: Batch) -> tuple[Lesson, ...]:
     """
     if "pairs" not in batch.targets:
         count = float(len(batch.targets["tokens"]))
-        return (Lesson(kind="classes", count=count, read=lambda output: output.logits),)
+        return (
+            DistillationLoss(kind="classes", divisor=count, extract=lambda output: output.logits),
+        )
     return (
-        Lesson(
+        DistillationLoss(
             kind="classes",
-            count=float(len(batch.targets["tokens"])),
-            read=lambda output: output.prediction_logits,
+            divisor=float(len(batch.targets["tokens"])),
+            extract=lambda output: output.prediction_logits,
         ),
-        Lesson(
+        DistillationLoss(
             kind="classes",
-            count=float(len(batch.targets["pairs"])),
-            read=lambda output: output.pair_logits,
+            divisor=float(len(batch.targets["pairs"])),
+            extract=lambda output: output.pair_logits,
         ),
     )

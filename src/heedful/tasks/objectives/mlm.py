@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from heedful.batches import Batch, Draw, Example
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
-from heedful.batches.packing import keep_apart
+from heedful.batches.packing import packing_mask
 from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.judging import AnyJudge
 from heedful.task import Scores
@@ -28,10 +28,10 @@ class MaskedWords:
 
     source: ClassVar[OneModel] = OneModel("masked_lm")
     asked: ClassVar[Blanks] = Blanks(pairs=False)
-    hides: ClassVar[bool] = True
+    masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
-    mixes_documents: ClassVar[bool] = False
+    pairs_documents: ClassVar[bool] = False
 
     doubt = hidden.no_doubt
     loss = hidden.loss
@@ -51,7 +51,7 @@ class MaskedWords:
         """Mask tokens; prevent attention between a sequence's texts. Targets: ``tokens``, (N,)."""
         batch = hidden.hide(examples, tokenizer, rule, draw)
         padding_mask = batch.inputs.get("attention_mask")
-        mask_inputs = keep_apart(batch.inputs["input_ids"], padding_mask, tokenizer.cls_token_id)
+        mask_inputs = packing_mask(batch.inputs["input_ids"], padding_mask, tokenizer.cls_token_id)
         return hidden.with_inputs(batch, mask_inputs)
 
     def scores(self) -> Scores[Any, Any]:

@@ -7,7 +7,7 @@ NEXT_SENTENCES = MaskedPairs(
     cut=sentence_pairs,
     metric="nsp_accuracy",
     tells="tells whether one sentence follows another",
-    mixes_documents=True,
+    pairs_documents=True,
     many_false="have a random second part, since many documents have nothing to follow their first "
     "sentence; --documents says what ends a document (gap or file suits books)",
 )

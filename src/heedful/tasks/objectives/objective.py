@@ -40,11 +40,11 @@ class Objective(Protocol):
         """The metrics that can select the best step; the default comes first."""
 
     @property
-    def mixes_documents(self) -> bool:
+    def pairs_documents(self) -> bool:
         """Whether it makes pairs from two documents, and so needs at least two."""
 
     @property
-    def hides(self) -> bool:
+    def masks_tokens(self) -> bool:
         """Whether it hides tokens, and so needs a mask token and a mask rule."""
 
     @property

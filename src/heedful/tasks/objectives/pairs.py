@@ -28,7 +28,7 @@ from heedful.tasks.objectives.asked import Blanks
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
-MANY_FALSE = 0.6
+MANY_NEGATIVES = 0.6
 """Share of negative pairs above which the user is warned."""
 
 
@@ -42,14 +42,14 @@ class MaskedPairs:
     """Name of the accuracy on pairs."""
     tells: str
     """Description of the pair prediction, for the model card."""
-    mixes_documents: bool
+    pairs_documents: bool
     """Whether it makes pairs from two documents, and so needs at least two."""
     many_false: str | None = None
     """The warning about many negative pairs; None if they are harmless."""
 
     source: ClassVar[OneModel] = OneModel("pretraining")
     asked: ClassVar[Blanks] = Blanks(pairs=True)
-    hides: ClassVar[bool] = True
+    masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
 
     scored = hidden.scored
@@ -72,7 +72,7 @@ class MaskedPairs:
     def doubt(self, labels: NDArray[np.float64]) -> str | None:
         """Return a warning if too many pairs are negative, else None."""
         share = float(np.mean(labels != 0))
-        if self.many_false is None or share <= MANY_FALSE:
+        if self.many_false is None or share <= MANY_NEGATIVES:
             return None
         return f"{share:.0%} of the pairs {self.many_false}"
 

@@ -19,10 +19,10 @@ from heedful import losses
 from heedful.batches import Batch, Draw, Example
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
-from heedful.batches.permuting import hidden_by, turns
+from heedful.batches.permuting import permutation_mask, prediction_order
 from heedful.batches.segments import IN_WORD
-from heedful.batches.sentence_pairs import Frame, single_texts
-from heedful.host import on_host, send
+from heedful.batches.sentence_pairs import Frame, single_document_sequences
+from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.judging import AnyJudge
 from heedful.task import Forward, Scores
 from heedful.tasks.answers.sequences import sequence_scores
@@ -48,10 +48,10 @@ class PermutedWords:
 
     source: ClassVar[OneModel] = OneModel("permuted_lm")
     asked: ClassVar[Blanks] = Blanks(pairs=False)
-    hides: ClassVar[bool] = True
+    masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 1 / 6
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
-    mixes_documents: ClassVar[bool] = False
+    pairs_documents: ClassVar[bool] = False
 
     doubt = hidden.no_doubt
     count = hidden.count
@@ -61,7 +61,7 @@ class PermutedWords:
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
         """Cut sequences, each from a single document."""
-        return single_texts(corpus, frame, seed=seed, epoch=epoch)
+        return single_document_sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def learn(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
@@ -76,7 +76,7 @@ class PermutedWords:
         ids = batch.inputs["input_ids"]
         order_array = np.zeros(ids.shape, np.int64)
         for row, example, index in zip(order_array, examples, draw.rows, strict=True):
-            row[: len(example.ids)] = turns(
+            row[: len(example.ids)] = prediction_order(
                 ~rule.special[example.ids & ~IN_WORD],
                 rule.share,
                 seed=draw.seed,
@@ -85,7 +85,7 @@ class PermutedWords:
             )
         order = torch.from_numpy(order_array)
         positions = order.flatten().nonzero().squeeze(1)  # (N,)
-        inputs = {"perm_mask": hidden_by(order), "positions": positions}
+        inputs = {"perm_mask": permutation_mask(order), "positions": positions}
         targets = {"tokens": ids.flatten()[positions]}
         return replace(hidden.with_inputs(batch, inputs), targets=targets)
 
@@ -132,7 +132,7 @@ def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor
     if segment < LEAST_SEGMENT or length <= segment:
         yield forward(**inputs).logits, batch
         return
-    host_positions = on_host(positions)
+    host_positions = get_host_copy(positions)
     rows, columns = host_positions // length, host_positions % length
     mems = None
     for start, stop in ((0, segment), (segment, length)):
@@ -144,11 +144,11 @@ def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor
         output = forward(
             **segment_inputs,
             perm_mask=inputs["perm_mask"][:, start:stop, start:stop],
-            positions=send(segment_positions, positions.device),
+            positions=copy_to_device(segment_positions, positions.device),
             mems=mems,
             use_mems=stop < length,
         )
         mems = output.mems
-        in_segment = send(in_segment, positions.device)
+        in_segment = copy_to_device(in_segment, positions.device)
         part = hidden.with_inputs(batch, {"positions": positions[in_segment]})
         yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][in_segment]})

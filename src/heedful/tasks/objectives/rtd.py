@@ -17,28 +17,28 @@ import torch
 from torch import Tensor
 
 from heedful import losses
-from heedful.aim import Aim, Computed
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
-from heedful.batches.packing import keep_apart
+from heedful.batches.packing import packing_mask
 from heedful.batches.sentence_pairs import Frame, full_sequences
+from heedful.device_transfer import nonzero_indices
 from heedful.errors import UserError
-from heedful.host import where_true
+from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.judging import AnyJudge
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model
 from heedful.models.model import Model
-from heedful.models.pair import GENERATOR, Pair, PairOutput
+from heedful.models.pair import GENERATOR, GeneratorDiscriminatorPair, PairOutput
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
 from heedful.sources import resolve
-from heedful.task import Ability, Fit, Forward, Input, Start
-from heedful.tasks.aims import replaced as aims
+from heedful.task import Ability, Forward, Input, LengthLimit, Start
 from heedful.tasks.answers import replaced
 from heedful.tasks.answers.blanks import encode_text
 from heedful.tasks.answers.replaced import Detected, ReplacedScores, ScoredReplaced
 from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.explanation_targets import replaced as aims
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.objectives import hidden
 from heedful.tasks.objectives.source import OneModel
@@ -49,7 +49,7 @@ _BITS = 24
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TwoModels:
+class GeneratorDiscriminator:
     """A discriminator and its generator; see ``Source``."""
 
     preset: str | None = None
@@ -72,7 +72,7 @@ class TwoModels:
                 "--preset, or give --objective mlm"
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
-        return Pair(
+        return GeneratorDiscriminatorPair(
             OneModel("replaced").load(data),  # type: ignore[arg-type]
             OneModel("masked_lm").load(generator),  # type: ignore[arg-type]
         )
@@ -86,7 +86,7 @@ class TwoModels:
                 f"--objective rtd: --arch {arch} has no head for it; give --arch {', '.join(archs)}"
             )
         size = self.generator_size or FAMILIES[arch].generator_sizes()[self.preset or ""]
-        return Pair(
+        return GeneratorDiscriminatorPair(
             OneModel("replaced").make(arch, config),  # type: ignore[arg-type]
             OneModel("masked_lm").make(arch, config.generator(size)),  # type: ignore[arg-type]
             fresh=True,
@@ -94,8 +94,10 @@ class TwoModels:
 
     def reload(self, folder: Path) -> Model:
         """Load both from a finished run."""
-        generator = load_model(folder / GENERATOR, head="masked_lm", mapped=True)
-        return Pair(load_model(folder, head="replaced", mapped=True), generator, learns=False)
+        generator = load_model(folder / GENERATOR, head="masked_lm", memory_map=True)
+        return GeneratorDiscriminatorPair(
+            load_model(folder, head="replaced", memory_map=True), generator, learns=False
+        )
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Save a copy of the tokenizer for the generator."""
@@ -111,7 +113,7 @@ class Words:
     inputs: ClassVar[tuple[Input, ...]] = (Input(name="text"),)
     example: ClassVar[str] = '"The cat sat on the moon."'
 
-    def encode(self, record: Record, tokenizer: Tokenizer, fit: Fit) -> Fitted[Example]:
+    def encode(self, record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fitted[Example]:
         """Encode a text.
 
         Raises:
@@ -144,8 +146,8 @@ class Words:
         return replaced.decode(record, fitted, outputs, tokenizer)
 
     def aim(
-        self, computed: Computed[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
-    ) -> Aim:
+        self, computed: Answered[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
+    ) -> ExplanationTarget:
         """Explain the logit that a word (``WORD``) is replaced."""
         return aims.word(computed, target, tokenizer)
 
@@ -154,14 +156,14 @@ class Words:
 class ReplacedTokens:
     """Replaced-token detection; see ``Objective``."""
 
-    source: TwoModels = TwoModels()
+    source: GeneratorDiscriminator = GeneratorDiscriminator()
     weight: float = 50.0
     """Weight of the discriminator's loss."""
 
     metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
-    mixes_documents: ClassVar[bool] = False
+    pairs_documents: ClassVar[bool] = False
     asked: ClassVar[Words] = Words()
-    hides: ClassVar[bool] = True
+    masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
 
     doubt = hidden.no_doubt
@@ -177,8 +179,8 @@ class ReplacedTokens:
     ) -> Batch:
         """Mask tokens, and draw the uniform numbers for sampling their replacements.
 
-        The inputs are those of `Pair`; the targets are ``tokens``, (N,), and ``real``,
-        (B, T), bool, False for padding.
+        The inputs are those of `GeneratorDiscriminatorPair`; the targets are ``tokens``, (N,), and
+        ``real``, (B, T), bool, False for padding.
         """
         batch = hidden.hide(examples, tokenizer, rule, draw)
         assert rule is not None
@@ -195,7 +197,7 @@ class ReplacedTokens:
             for row, count in zip(draw.rows, counts.tolist(), strict=True)
         ]
         uniforms = torch.from_numpy(np.concatenate(draws) / 2.0**_BITS).float()
-        mask_inputs = keep_apart(ids, real, tokenizer.cls_token_id)
+        mask_inputs = packing_mask(ids, real, tokenizer.cls_token_id)
         batch = hidden.with_inputs(batch, {"input_ids": ids, "uniforms": uniforms} | mask_inputs)
         all_tokens = torch.ones_like(ids, dtype=torch.bool)
         targets = batch.targets | {"real": all_tokens if real is None else real.bool()}
@@ -206,7 +208,7 @@ class ReplacedTokens:
         output: PairOutput = forward(**batch.inputs)
         generator = losses.cross_entropy(output.prediction_logits, batch.targets["tokens"])[0]
         real, labels = batch.targets["real"], were_replaced(output, batch)
-        tokens = where_true(real, real.device)
+        tokens = nonzero_indices(real, real.device)
         scores, truth = (rows.flatten().index_select(0, tokens) for rows in (output.logits, labels))
         discriminator = losses.binary_cross_entropy(scores, truth)[0]
         return torch.stack([generator, self.weight * discriminator])

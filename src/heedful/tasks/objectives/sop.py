@@ -7,5 +7,5 @@ SENTENCE_ORDER = MaskedPairs(
     cut=ordered_pairs,
     metric="sop_accuracy",
     tells="tells whether two texts stand in order",
-    mixes_documents=False,
+    pairs_documents=False,
 )

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from heedful.errors import UserError
 from heedful.models import FAMILIES, Family, Head
-from heedful.models.loading import encodes, family_of, load_model
+from heedful.models.loading import bidirectional_option, family_of, load_model
 from heedful.models.model import Model
 from heedful.settings import DataSettings
 from heedful.sources import resolve
@@ -75,7 +75,9 @@ class OneModel:
         """
         family = family_of(resolve(data.model, data.revision))[1]
         _check_head(f"--model {data.model}", self.head, family)
-        is_decoder = True if self.head == "causal_lm" else encodes(data.model, data.revision)
+        is_decoder = (
+            True if self.head == "causal_lm" else bidirectional_option(data.model, data.revision)
+        )
         model: Model = load_model(
             data.model,
             head=self.head,
@@ -100,7 +102,7 @@ class OneModel:
 
     def reload(self, folder: Path) -> Model:
         """Load the model of a finished run."""
-        model: Model = load_model(folder, mapped=True)
+        model: Model = load_model(folder, memory_map=True)
         return model
 
     def write_beside(self, start: Start, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Explanation targets of the tasks; each task's ``explanation_target`` method creates one."""

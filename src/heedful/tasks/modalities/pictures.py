@@ -1,0 +1,226 @@
+"""Picture input: labelled folders with a subfolder per label, or single files."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches.pictures import collate_pictures, picture_example
+from heedful.errors import UserError, check_known
+from heedful.explanation_target import Side, TokenMasker
+from heedful.images.processor import ViTImageProcessor
+from heedful.models import FAMILIES
+from heedful.models.loading import load_model, read_config
+from heedful.models.model import Model
+from heedful.reading.pictures import Picture, read_pictures
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, left_out
+from heedful.sources import resolve
+from heedful.task import Input, LengthLimit, Recipe, Start
+from heedful.tasks.modalities import LabelsOf
+from heedful.tasks.modalities.patches import covered, side_of_picture
+
+ARCH = "vit"
+"""Model family for training from scratch."""
+
+SHIFT = 0.1
+"""Default maximum shift of pictures when training from scratch."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pictures:
+    """Picture input for a ViT; see ``Medium``."""
+
+    shift: float = 0.0
+    """Maximum random shift of training pictures, as a share of the side length."""
+
+    example = "picture.png"
+    plural = "pictures"
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """One picture."""
+        return (Input(name="picture"),)
+
+    def read(
+        self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
+    ) -> Iterator[Picture]:
+        """Stream the pictures of folders.
+
+        Raises:
+            UserError: a text format is given, or a folder does not exist.
+        """
+        if Path("-") in paths:
+            raise UserError("pictures are not read from standard input: give files, or a folder")
+        if columns not in (ColumnSettings(), ColumnSettings(format="images")):
+            raise UserError("pictures are read from folders: leave out column options")
+        return read_pictures(paths, labelled=labelled)
+
+    def records(self, items: Sequence[Any], first: int) -> list[Picture]:
+        """Make records from file names or file contents.
+
+        Raises:
+            UserError: an item is neither.
+        """
+        pictures = []
+        for number, item in enumerate(items, start=first):
+            if isinstance(item, bytes):
+                pictures.append(Picture(content=item, source=f"picture {number}"))
+            elif isinstance(item, str | Path):
+                pictures.append(Picture(content=Path(item), source=str(item)))
+            else:
+                raise UserError(f"picture {number}: give the name of a file, or its bytes")
+        return pictures
+
+    def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
+        """Load a picture model, or create one from scratch.
+
+        Raises:
+            UserError: the model does not read pictures, or a text option is given.
+        """
+        options, data = recipe.options, recipe.data
+        assert isinstance(options, ClassifySettings)
+        assert isinstance(data, DataSettings)
+        _refuse(data, options)
+        torch.manual_seed(recipe.training.seed)
+        if options.preset is not None:
+            data.refuse_model()
+        start = _fresh if options.preset is not None else _loaded
+        model, processor = start(data, options, labels, problem_type)
+        return Start(tokenizer=processor, model=model, max_length=model.max_positions)
+
+    def encode(
+        self,
+        records: Iterable[Picture],
+        reader: ViTImageProcessor,
+        fit: LengthLimit,
+        labels: LabelsOf | None,
+    ) -> Iterator[Fitted[Example]]:
+        """Encode each picture as one example.
+
+        Raises:
+            UserError: a picture cannot be read; names it.
+        """
+        for record in records:
+            label_values = () if labels is None else labels(record)
+            pixels = reader.read(record.content, record.source)
+            example = picture_example(pixels, fit.max_length, label_values)
+            yield Fitted(pieces=[example], tokens_total=fit.max_length, tokens_used=fit.max_length)
+
+    def sides(
+        self,
+        record: Picture,
+        fitted: Fitted[Example],
+        window: int,
+        reader: ViTImageProcessor,
+    ) -> Side:
+        """Return the class token and the patches; the name of a patch is its row and column."""
+        return side_of_picture(fitted.pieces[window], reader)
+
+    def cover(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
+        """Return a function that paints patches in the colour that is normalised to 0."""
+        assert side.picture is not None
+        return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))
+
+    def batch(
+        self,
+        examples: Sequence[Example],
+        reader: ViTImageProcessor,
+        targets: dict[str, Tensor],
+        draw: Draw | None,
+    ) -> Batch:
+        """Collate pictures, with random shifts in training."""
+        return collate_pictures(examples, reader, targets=targets, shift=self.shift, draw=draw)
+
+
+def shift_of(options: ClassifySettings) -> float:
+    """Return the maximum shift of pictures, as a share of the side length."""
+    default = 0.0 if options.preset is None else SHIFT
+    return default if options.shift is None else options.shift
+
+
+def _refuse(data: DataSettings, options: ClassifySettings) -> None:
+    """Refuse options without effect on pictures or on a trained model."""
+    if options.preset is None:
+        why = "is for a model from scratch: give --preset too"
+        left_out(options, ("patch_size", "grey"), why)
+    left_out(data, ("max_length", "long_text"), "is for texts; leave it out")
+    if data.fresh_pooler:
+        raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
+
+
+def _check_size(side: int, *patch: int) -> None:
+    """Refuse an image size that is not a multiple of the patch size: an edge would be ignored.
+
+    Raises:
+        UserError: naming the option.
+    """
+    for size in patch:
+        if side % size and side > size:
+            raise UserError(f"--image-size {side}: must be a multiple of the patches' {size}")
+
+
+def _fresh(
+    data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
+) -> tuple[Model, ViTImageProcessor]:
+    """Create a model from scratch."""
+    family = FAMILIES[ARCH]
+    presets = family.presets()
+    assert options.preset is not None
+    check_known("--preset", options.preset, presets)
+    side = options.image_size or 224
+    _check_size(side, options.patch_size or 16, options.patch_size or 16)
+    channels = 1 if options.grey else 3
+    values: dict[str, Any] = {
+        **presets[options.preset],
+        "image_size": side,
+        "patch_size": options.patch_size or 16,
+        "num_channels": channels,
+        "id2label": dict(enumerate(labels)),
+        "problem_type": problem_type,
+    }
+    config_class = family.config_class()
+    if data.dropout is not None:
+        values |= dict.fromkeys(config_class.DROPOUTS, data.dropout)
+    values["encoder_stride"] = values["patch_size"]
+    model: Model = family.model_class("sequence").from_config(config_class(**values))
+    half = (0.5,) * channels
+    return model, ViTImageProcessor(size=(side, side), image_mean=half, image_std=half)
+
+
+def _loaded(
+    data: DataSettings, options: ClassifySettings, labels: tuple[str, ...], problem_type: str
+) -> tuple[Model, ViTImageProcessor]:
+    """Load a model, with a fresh classification head unless its head has the same labels."""
+    folder = resolve(data.model, data.revision)
+    config = read_config(folder)
+    if FAMILIES[config.MODEL_TYPE].reads != "pictures":
+        raise UserError(
+            f"--model {data.model}: reads texts (model_type {config.MODEL_TYPE!r}); "
+            f"pictures need a folder of a ViT, or --preset for one from scratch"
+        )
+    model: Model = load_model(
+        data.model,
+        head="sequence",
+        id2label=dict(enumerate(labels)),
+        problem_type=problem_type,
+        dropout=data.dropout,
+        fresh_head=tuple(config.id2label.values()) != labels,
+        revision=data.revision,
+    )
+    processor = ViTImageProcessor.from_pretrained(folder, channels=config.num_channels)
+    if options.image_size is not None:
+        _check_size(options.image_size, *config.patch)
+        side = (options.image_size, options.image_size)
+        model.body.set_image_size(side)  # type: ignore[operator]
+        processor = replace(processor, size=side)
+    elif processor.size != config.picture:
+        raise UserError(
+            f"{folder}: preprocessor_config.json makes pictures of {processor.size}, and "
+            f"config.json reads {config.picture}"
+        )
+    return model, processor
