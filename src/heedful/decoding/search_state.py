@@ -104,7 +104,7 @@ class Board:
         return nodes
 
     def keep(self, items: Tensor) -> None:
-        """Keep these items; see ``FixedSteps.keep``."""
+        """Keep these items; see ``StaticDecoder.keep``."""
         for field in fields(self):
             tensor = getattr(self, field.name)
             if isinstance(tensor, Tensor) and tensor.ndim:
@@ -175,7 +175,7 @@ class Finished:
         self.count += which.sum(1)
 
     def keep(self, items: Tensor) -> None:
-        """Keep these items; see ``FixedSteps.keep``."""
+        """Keep these items; see ``StaticDecoder.keep``."""
         for field in fields(self):
             setattr(self, field.name, getattr(self, field.name)[items])
 

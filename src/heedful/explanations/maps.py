@@ -23,7 +23,7 @@ from heedful.models.model import Model
 def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
     """Return the attention of each layer and head in the forward pass of the explained output.
 
-    Row and column sides are indices into ``Aim.sides``, followed by
+    Row and column sides are indices into ``ExplanationTarget.sides``, followed by
     ``ExplanationTarget.decoder_tokens``.
     """
     batch, positions = subject.batch([subject.whole])

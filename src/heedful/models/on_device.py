@@ -78,7 +78,7 @@ class DecoderSteps:
         self.cache = FixedCache(nodes=nodes, crosses=crosses, cross_mask=mask)
 
     def step(self, newest: StepInput) -> tuple[Tensor, None]:
-        """Return logits of the token after the newest tokens; see ``FixedSteps.step``."""
+        """Return logits of the token after the newest tokens; see ``StaticDecoder.step``."""
         positions = (self.positions + newest.num_tokens).expand(newest.tokens.shape)
         hidden: Tensor = self.body.embeddings(newest.tokens, None, positions)  # (B, W, D)
         if self.body.encoder.layer_norm is not None:  # pre-norm embeddings have no normalisation
@@ -95,10 +95,10 @@ class DecoderSteps:
         self.cache.make_room(nodes)
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep only the given nodes of each item; see ``FixedSteps.keep_nodes``."""
+        """Keep only the given nodes of each item; see ``StaticDecoder.keep_nodes``."""
         self.cache.keep_nodes(nodes)
 
     def keep(self, items: Tensor) -> None:
-        """Keep only the given items; see ``FixedSteps.keep``."""
+        """Keep only the given items; see ``StaticDecoder.keep``."""
         self.cache.keep(items)
         self.positions = self.positions.index_select(0, items)

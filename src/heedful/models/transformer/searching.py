@@ -83,7 +83,7 @@ class TransformerSteps:
         )
 
     def step(self, newest: StepInput) -> tuple[Tensor, Tensor | None]:
-        """Return the next tokens' logits and the attention; see ``FixedSteps.step``."""
+        """Return the next tokens' logits and the attention; see ``StaticDecoder.step``."""
         model = self.model
         output: StackOutput = model.decoder(
             model.embed(model.target_table, newest.tokens, newest.num_tokens),  # (B, W, D)
@@ -102,9 +102,9 @@ class TransformerSteps:
         self.cache.make_room(nodes)
 
     def keep_nodes(self, nodes: Tensor) -> None:
-        """Keep only the given nodes of each item; see ``FixedSteps.keep_nodes``."""
+        """Keep only the given nodes of each item; see ``StaticDecoder.keep_nodes``."""
         self.cache.keep_nodes(nodes)
 
     def keep(self, items: Tensor) -> None:
-        """Keep only the given items; see ``FixedSteps.keep``."""
+        """Keep only the given items; see ``StaticDecoder.keep``."""
         self.cache.keep(items)
