@@ -44,7 +44,7 @@ def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(fused, "_num_processors", lambda device: 2)
     if request.param == "in torch":
         monkeypatch.setitem(sys.modules, NAME, kernels)
-        monkeypatch.setattr(layers, "row_kernels", kernels, raising=False)
+        monkeypatch.setattr(layers, "fused_kernels", kernels, raising=False)
     else:
         # Triton asks for it when it is imported, and counts as numpy did before 2.4.
         old = np.lib.NumpyVersion(np.__version__) < "2.4.0"
@@ -52,7 +52,7 @@ def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
             pytest.skip("needs TRITON_INTERPRET=1 and a numpy before 2.4")
         pytest.importorskip("triton", reason="needs Triton, which interprets the kernels")
         monkeypatch.delitem(sys.modules, NAME, raising=False)
-        monkeypatch.setattr(layers, "row_kernels", importlib.import_module(NAME), raising=False)
+        monkeypatch.setattr(layers, "fused_kernels", importlib.import_module(NAME), raising=False)
     yield
     sys.modules.pop(NAME, None)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
-from heedful.decoding.search import search as find_texts
+from heedful.decoding.search import search as generate_texts
 from heedful.errors import UserError
 from heedful.layers.additive import KeysAndValues
 from heedful.layers.dropout import Dropout
@@ -231,7 +231,7 @@ class RnnSearch(Model):
             else None,
         )
         first = torch.full_like(items, self.config.decoder_start_token_id)
-        hypotheses = find_texts(self._step, state, first, options, numbers, prefixes)
+        hypotheses = generate_texts(self._step, state, first, options, numbers, prefixes)
         return regenerate_close_calls(
             hypotheses, self, input_ids, attention_mask, search, numbers, prefixes
         )
