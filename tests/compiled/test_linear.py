@@ -35,7 +35,15 @@ def _close(packed: Tensor, plain: Tensor) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
 @pytest.mark.parametrize("rows", [1, 2, 33])
-def test_products_with_an_activation(dtype: torch.dtype, activation: str | None, rows: int) -> None:
+@pytest.mark.parametrize("apart", [True, False])
+def test_products_with_an_activation(
+    dtype: torch.dtype,
+    activation: str | None,
+    rows: int,
+    apart: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "activate_apart", lambda: apart)
     weight, bias, hidden = (_drawn(dtype, *shape) for shape in ((20, 12), (20,), (rows, 12)))
     packed = PackedLinear(weight, bias, activation)(hidden)
     product = F.linear(hidden.double(), weight.double(), bias.double())

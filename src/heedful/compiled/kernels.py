@@ -4,8 +4,8 @@ Versions and CPU names are not enough: a kernel may be missing from a build, not
 have other arguments under the same name.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,25 @@ FUSED: dict[str | None, tuple[str, str | None]] = {
     "tanh": ("tanh", None),
 }
 """The packed kernel's name and algorithm for each activation."""
+
+IN_PLACE: dict[str | None, Callable[[Tensor], Tensor]] = {
+    "gelu": torch.ops.aten.gelu_,
+    "gelu_new": partial(torch.ops.aten.gelu_, approximate="tanh"),
+    "gelu_pytorch_tanh": partial(torch.ops.aten.gelu_, approximate="tanh"),
+    "silu": torch.ops.aten.silu_,
+    "swish": torch.ops.aten.silu_,
+    "tanh": torch.tanh_,
+}
+"""Activations that torch computes faster than the packed kernel's AVX2 code, in place."""
+
+
+def activate_apart() -> bool:
+    """Return whether activations in ``IN_PLACE`` are computed after the product, not fused.
+
+    oneDNN's AVX2 code takes two to five times as long for them as torch's. Its AVX-512 code does
+    not. The decision is not based on timing: results must not depend on the load of the machine.
+    """
+    return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
 def pack(weight: Tensor) -> Tensor:

@@ -77,7 +77,8 @@ class PackedLinear:
     ) -> None:
         self.in_features = weight.shape[1]
         self.dtype = weight.dtype
-        self.activation = kernels.FUSED[activation]
+        self.in_place = kernels.IN_PLACE.get(activation) if kernels.activate_apart() else None
+        self.activation = kernels.FUSED[activation if self.in_place is None else None]
         self.packed = kernels.pack(weight)
         self.bias = None if bias is None else bias.detach().clone()
 
@@ -87,7 +88,8 @@ class PackedLinear:
             doubled = None if residual is None else residual.expand(2, -1).contiguous()
             return self(hidden.expand(2, -1).contiguous(), doubled)[:1]
         if residual is None:
-            return kernels.multiply(hidden, self.packed, self.bias, self.activation)
+            product = kernels.multiply(hidden, self.packed, self.bias, self.activation)
+            return product if self.in_place is None else self.in_place(product)
         return kernels.multiply_and_add(hidden, residual, self.packed, self.bias)
 
 
