@@ -217,7 +217,7 @@ GOLDEN = Path(__file__).parent / "golden" / "0.1.0"
     ("words", "expected"),
     [
         (["regress"], "--all-scores has no effect on a regress run"),
-        (["masked"], "on a pretrain run; --top says how many words are told"),
+        (["masked"], "on a pretrain run; --top sets how many words are printed"),
         (["embed", "--against", "a.txt"], "--all-scores has no effect with --against; --top"),
         (["classify", "--plain"], "--plain prints the answer alone, without scores"),
     ],

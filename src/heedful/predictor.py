@@ -132,7 +132,7 @@ class Predictor:
     def compiled(self) -> Compiled:
         """The compiled model that computes the answers, or the plain model if there is none."""
         if self.model is not self._compiled_of:
-            return Compiled(self.model, kernels.PLAIN, "the model was put in the place of another")
+            return Compiled(self.model, kernels.PLAIN, "the model replaced another one")
         if self._structure.is_changed():
             return Compiled(self.model, kernels.PLAIN, "layers of the model were replaced")
         return self._compiled
@@ -367,7 +367,7 @@ class Predictor:
 def _check_not_nan(computed: Sequence[Any] | Tensor) -> None:
     for tensor in [computed] if isinstance(computed, Tensor) else computed:
         if isinstance(tensor, Tensor) and tensor.is_floating_point() and tensor.isnan().any():
-            raise UserError("what the model computes is not a number; the model is damaged")
+            raise UserError("the model's output is not a number; the model is damaged")
 
 
 def _max_items(settings: PredictSettings) -> int:
@@ -403,9 +403,9 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
         if field.name not in task.answer_options:
             raise UserError(f"{option} has no effect on {with_article(task.name)} run")
         if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
-            raise UserError(f"{option} shapes random draws: give --sample too")
+            raise UserError(f"{option} needs --sample")
         if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:
-            raise UserError(f"{option} searches and --sample draws: give one of them")
+            raise UserError(f"{option} is for a search, not for --sample; leave one of them out")
     if "write" in task.abilities and not settings.sample:
         top, beam = settings.top, settings.beam
         if top != _DEFAULT.top and top > beam:

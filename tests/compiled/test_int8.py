@@ -111,7 +111,7 @@ def test_every_head(family: str, head: str) -> None:
     model = _model(family, head)
     compiled = compile_model(model, _rows(model))
     if (why := NOT_IN_INT8.get((family, head))) is not None:
-        assert compiled.reason == f"{why} has no form in int8"
+        assert compiled.reason == f"{why} has no int8 version"
         return
     assert compiled.kernel == "int8"
     for lengths in (LENGTHS, [4], [1]):

@@ -100,7 +100,7 @@ def test_a_kernel_that_computes_something_else(monkeypatch: pytest.MonkeyPatch) 
     right = kernels.multiply
     monkeypatch.setattr(kernels, "multiply", lambda *arguments: right(*arguments) * 1.01)
     kernel, reason = kernels.encoder_kernel(torch.float32, CPU)
-    assert (kernel, reason) == ("plain", "the kernel computes something else")
+    assert (kernel, reason) == ("plain", "the results of the kernel are wrong")
     kernels._wrong_with_packed.cache_clear()
 
 

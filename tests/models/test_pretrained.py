@@ -288,7 +288,7 @@ def test_shards_are_read(folder: Path) -> None:
     assert_same_bits(again(IDS).logits, expected, "stored")
 
     for wrong, message in (
-        ({"weight_map": where | {"x": "part-0.safetensors"}}, "the shards lack x"),
+        ({"weight_map": where | {"x": "part-0.safetensors"}}, "missing from the shards: x"),
         ({"weight_map": where | {"x": "../part"}}, "'../part' is not the name of a file beside"),
         ({"weight_map": where | {"x": [3]}}, r"\[3\] is not the name of a file beside"),
         *(

@@ -297,7 +297,7 @@ def test_decimals_of_parquet_are_numbers(
     assert read == [(label,) for label in labels]
 
 
-LONE = r"half of a surrogate pair (\ud83d) is not a character"
+LONE = r"a lone surrogate (\ud83d) is not a character"
 HEAD = "text,label\n"
 
 

@@ -238,7 +238,7 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
         (asked() | {"question": 4}, PLACE + "'question': expected text, found the number 4"),
         (
             asked() | {"question": "\ud800"},
-            PLACE + "'question': half of a surrogate pair (\\ud800) is not a character",
+            PLACE + "'question': a lone surrogate (\\ud800) is not a character",
         ),
         (asked() | {"id": [1]}, PARAGRAPH + ": 'id': expected text or a number, found a list"),
         (

@@ -191,7 +191,9 @@ def test_a_question_may_take_half_of_the_room(tokenizer: BertTokenizer) -> None:
 
 def test_an_answer_without_tokens(tokenizer: BertTokenizer) -> None:
     record = asked("a?", "the \u200b\u200b sky", "\u200b")
-    with pytest.raises(UserError, match=r"^here: the answer '\\u200b' holds nothing to read$"):
+    with pytest.raises(
+        UserError, match=r"^here: the answer '\\u200b' has no characters that the tokenizer reads$"
+    ):
         encoded(record, tokenizer)
     assert encoded(record, tokenizer, labelled=False).pieces
 

@@ -208,7 +208,9 @@ def test_of_texts_that_are_equally_near_the_first_comes_first() -> None:
 def test_what_is_nearest_is_not_told_of_a_damaged_model() -> None:
     text = Record(text="a", text_pair=None, labels=None, source="x", line=1)
     answer = SimpleNamespace(vector=torch.tensor([1.0, 2]), tokens_total=1, tokens_used=1)
-    with pytest.raises(UserError, match="a vector is not of numbers; the model is damaged"):
+    with pytest.raises(
+        UserError, match="a vector has values that are not numbers; the model is damaged"
+    ):
         Neighbours([text], torch.full((1, 2), torch.nan), 1).nearest(answer)
 
 

@@ -155,7 +155,7 @@ def test_what_was_cut_or_cannot_be_is_told_by_options(tmp_path: Path, capsys: Ou
     words = ["predict", str(tmp_path / "gpt2"), "the sky " * 20, "--max-new-tokens", "4"]
     assert run(words) == 0
     told = capsys.readouterr().err
-    assert "1 text was too long and not read whole; a text to continue keeps its end" in told
+    assert "1 text was too long and truncated; a text to continue keeps its end" in told
     assert run([*words, "--min-new-tokens", "4"]) == 2
     told = capsys.readouterr().err
     assert "--min-new-tokens 4: at most 4 tokens are written: give fewer, or a larger" in told

@@ -165,7 +165,7 @@ def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: O
     assert right > 0.8
     assert wrong < 0.2
     assert len(ask("the [MASK] is red.").blanks) == 1
-    assert "tells whether two texts stand in order" in (out / "MODEL_CARD.md").read_text()
+    assert "tells whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marks", "list"])

@@ -153,7 +153,7 @@ def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: O
     assert run(["predict", str(trained), long, "--long-text", "head"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["tokens_used"] == 7
-    assert "1 text was too long and not read whole; --long-text decides that" in captured.err
+    assert "1 text was too long and truncated; --long-text decides that" in captured.err
 
 
 def parts(text: str, room: int) -> list[str]:

@@ -160,8 +160,8 @@ def _without_negatives(
             name, value = positive[name], not value
         if isinstance(value, dict):
             raise UserError(
-                f"--config {path}: [{key}] is a section; write options as lines without any, for "
-                "all of them are those of one command"
+                f"--config {path}: [{key}] is a section; write options as lines without any, "
+                "because all of them belong to one command"
             )
         if name not in options:
             near = did_you_mean(name, options)

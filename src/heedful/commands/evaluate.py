@@ -120,7 +120,7 @@ def _evaluate(
             scores["beam"] = predictor.settings.beam
     if unread := scores["tokens_total"] - scores["tokens_used"]:
         total = scores["tokens_total"]
-        say(f"{unread:,} of {total:,} tokens were not read; --long-text decides that")
+        say(f"{unread:,} of {total:,} tokens were not read; see --long-text")
     scores = {"data": [data_name(path) for path in data], **scores}
     if (run / RECORD).is_file() and ranks.is_first():  # do not write to another library's folder
         _write(scores, run / METRICS, say)

@@ -102,7 +102,7 @@ class Neighbours:
         # ties the earlier text comes first.
         cosines = (self.vectors @ F.normalize(answer.vector, dim=0)).round(decimals=6)  # (N,)
         if not cosines.isfinite().all():
-            raise UserError("a vector is not of numbers; the model is damaged")
+            raise UserError("a vector has values that are not numbers; the model is damaged")
         near = (cosines >= cosines.topk(self.top).values[-1]).nonzero().squeeze(1)
         rows = near[cosines[near].argsort(descending=True, stable=True)][: self.top]
         return {

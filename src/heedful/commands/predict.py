@@ -196,9 +196,11 @@ def _check_all_scores(task: AnyTask, asked: PredictRequest) -> None:
     if asked.plain:
         raise UserError("--plain prints the answer alone, without scores: leave out --all-scores")
     if asked.against is not None:
-        raise UserError("--all-scores has no effect with --against; --top says how many are told")
+        raise UserError(
+            "--all-scores has no effect with --against; --top sets how many are printed"
+        )
     if not task.has_details:
-        more = "; --top says how many words are told" if "fill" in task.abilities else ""
+        more = "; --top sets how many words are printed" if "fill" in task.abilities else ""
         raise UserError(f"--all-scores has no effect on {with_article(task.name)} run{more}")
 
 
@@ -244,4 +246,4 @@ def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     reason = "--long-text decides that"
     if "continue" in predictor.task.abilities:
         reason = "a text to continue keeps its end"
-    say(f"{texts} too long and not read whole; {reason}")
+    say(f"{texts} too long and truncated; {reason}")

@@ -39,8 +39,7 @@ def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likel
 def _check(task: AnyTask) -> None:
     if task.name == "pretrain" and not task.abilities & {"fill", "write"}:
         raise UserError(
-            "this run learnt replaced tokens; only one that fills in masks or tells next words "
-            "scores texts"
+            "this run detects replaced tokens; only masked and causal language models score texts"
         )
     if task.name != "pretrain" and not (isinstance(task, Generate) and not task.pairs):
         raise UserError(

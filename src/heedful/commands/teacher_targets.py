@@ -56,7 +56,7 @@ def generate_targets(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
                 label = output if output.strip() and draw < share else target
                 stream.write(json.dumps({"text": text, "label": label}, ensure_ascii=False) + "\n")
                 count += 1
-        say(f"the teacher read {count_of(count, 'text')} and wrote {share:.0%} of what is learnt")
+        say(f"the teacher read {count_of(count, 'text')} and wrote {share:.0%} of the targets")
     data = replace(recipe.data, train=[folder / FILE])
     return replace(recipe, data=data, columns=ColumnSettings())
 

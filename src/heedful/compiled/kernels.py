@@ -45,7 +45,7 @@ IN_PLACE: dict[str | None, Callable[[Tensor], Tensor]] = {
 def activate_apart() -> bool:
     """Return whether activations in ``IN_PLACE`` are computed after the product, not fused.
 
-    oneDNN's AVX2 code takes two to five times as long for them as torch's. Its AVX-512 code does
+    oneDNN's AVX2 code takes two to three times as long for them as torch's. Its AVX-512 code does
     not. The decision is not based on timing: results must not depend on the load of the machine.
     """
     return torch.backends.cpu.get_cpu_capability() == "AVX2"

@@ -55,7 +55,7 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     generates = causal and isinstance(model, ModelWithHead) and hasattr(model, "generate")
     enhanced = isinstance(body, Encoder) and body.queries_add_positions
     if int8_rows is not None and enhanced:
-        return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no form in int8")
+        return Compiled(model, kernels.PLAIN, "the enhanced mask decoder has no int8 version")
     kernel, reason = _kernel(next(model.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return _without_padding(model, reason)

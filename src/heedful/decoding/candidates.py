@@ -64,7 +64,8 @@ def forced_tokens(
             )
         if options.eos_token_id in prefix or min(prefix, default=0) < 0:
             raise UserError(
-                f"prefix {item} is {list(prefix)}; it may not have the end token or ids below 0"
+                f"prefix {item} is {list(prefix)}; it must have "
+                "neither the end token nor ids below 0"
             )
         forced[item, : len(prefix)] = prefix
     return forced

@@ -169,7 +169,7 @@ class ViTImageProcessor:
             if not self.do_resize:
                 raise UserError(
                     f"{source}: {picture.height} x {picture.width} pixels; "
-                    f"the model reads {rows} x {columns}, and is told not to resize pictures"
+                    f"the model reads {rows} x {columns}, and has do_resize false"
                 )
             picture = picture.resize((columns, rows), self.resample)
         pixels = np.asarray(picture)  # (Y, X) or (Y, X, C)

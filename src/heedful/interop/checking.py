@@ -42,7 +42,7 @@ class Check:
     """Largest difference with 8-bit weights, if requested."""
 
     def __str__(self) -> str:
-        coarse = "" if self.int8 is None else f", in 8 bits by at most {self.int8:.1e}"
+        coarse = "" if self.int8 is None else f", in int8 by at most {self.int8:.1e}"
         return (
             f"checked in {self.consumer} on {self.batches} batches: "
             f"outputs differ by at most {self.difference:.1e}{coarse}"
@@ -186,7 +186,7 @@ class Comparison:
 
     def _failed(self, what: str) -> UserError:
         return UserError(
-            f"{self._source.folder}: {self._consumer} does not compute what the run does: {what}; "
+            f"{self._source.folder}: {self._consumer} computes different outputs: {what}; "
             "nothing was written"
         )
 

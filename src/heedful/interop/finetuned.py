@@ -38,7 +38,9 @@ def read_record(folder: Path) -> RunRecord | None:
     if family.reads == "pictures":
         task, goal = _classify(folder, model, None)
         if task != "classify":
-            raise UserError(f"{folder}: gives a picture a number; pictures are only classified")
+            raise UserError(
+                f"{folder}: predicts a number for an image; heedful only classifies images"
+            )
         goal |= {"pictures": True, "pairs": False}
         return outside_record(task, goal, model.max_positions)
     reader = load_reader(folder)
@@ -54,7 +56,9 @@ def _classify(folder: Path, model: Model, reader: Any) -> Goal:
     several = kind == "multi_label_classification"
     if kind == "regression" or (len(labels) == 1 and not several):
         if len(labels) > 1:
-            raise UserError(f"{folder}: gives {len(labels)} numbers a text; regress gives one")
+            raise UserError(
+                f"{folder}: gives {len(labels)} numbers for a text; regress predicts one"
+            )
         return "regress", {"pairs": None}
     return "classify", {"labels": labels, "multi_label": several, "pairs": None}
 

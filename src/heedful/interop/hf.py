@@ -88,9 +88,7 @@ def _load_reference(source: Source, folder: Path, transformers: Any) -> Any:
     (architecture,) = read_json(folder / CONFIG)["architectures"]
     kind = getattr(transformers, architecture, None)
     if kind is None:
-        raise UserError(
-            f"{source.folder}: {_consumer()} has no {architecture}; --format onnx can hold it"
-        )
+        raise UserError(f"{source.folder}: {_consumer()} has no {architecture}; use --format onnx")
     try:
         return kind.from_pretrained(folder, local_files_only=True).eval()
     except (RuntimeError, ValueError) as error:  # raised for mismatched weights
@@ -110,7 +108,7 @@ def _reference_output(source: Source, model: Any, batch: Any) -> Any:
     except (RuntimeError, ValueError) as error:
         raise UserError(
             f"{source.folder}: {_consumer()} cannot compute such a model: {_one_line(error)}; "
-            "--format onnx can hold it"
+            "use --format onnx"
         ) from error
 
 
@@ -140,7 +138,7 @@ def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
     ref = processor(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
     if ours.shape != ref.shape or np.abs(ours - ref).max() > TOLERANCE:
         raise UserError(
-            f"{source.folder}: transformers turns a picture into other pixels than heedful does; "
+            f"{source.folder}: transformers makes other pixel values from an image than heedful; "
             "nothing was written"
         )
 
@@ -162,13 +160,12 @@ def _refuse(source: Source) -> None:
     model, tokenizer = source.model, source.tokenizer
     if isinstance(model, RnnSearch):
         raise UserError(
-            f"{source.folder}: a recurrent network, which transformers does not have; "
-            "--format onnx can hold it"
+            f"{source.folder}: transformers has no recurrent networks; use --format onnx"
         )
     if getattr(model.body, "queries_add_positions", False):
         raise UserError(
             f"{source.folder}: it fills masks with an enhanced mask decoder, which transformers "
-            "does not have; --format onnx can hold it"
+            "does not have; use --format onnx"
         )
     if isinstance(tokenizer, BertTokenizer) and tokenizer.never_split:
         raise UserError(
@@ -213,8 +210,8 @@ def _write_compiled_tokenizer(source: Source, folder: Path, transformers: Any) -
     for text, ids in zip(SAMPLES, ours.encode_batch(SAMPLES), strict=True):
         if theirs(text, verbose=False)["input_ids"] != layout.ids(ids):
             raise UserError(
-                f"{source.folder}: the tokenizer of transformers reads {text!r} otherwise than "
-                "heedful's; nothing was written"
+                f"{source.folder}: the tokenizer of transformers splits {text!r} differently "
+                "from heedful's; nothing was written"
             )
 
 

@@ -44,7 +44,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         )
     if model.config.normalize_before:
         raise UserError(
-            "this model normalises before each part (pre-norm), and Marian's models do after it; "
+            "this model is pre-norm, and Marian's models are post-norm; "
             "train one without --pre-norm"
         )
     write_translator(source, folder)
@@ -69,8 +69,7 @@ def write_translator(source: Source, folder: Path) -> None:
     config = model.config
     if config.pruned_heads or config.decoder_pruned_heads or config.cross_attn_pruned_heads:
         raise UserError(
-            "this model has lost attention heads, and Marian's models have all of them; "
-            "--format onnx can hold it"
+            "this model has pruned heads, which Marian's models cannot have; use --format onnx"
         )
     if config.vocab_size != config.decoder_vocab_size:
         raise UserError(
@@ -81,7 +80,7 @@ def write_translator(source: Source, folder: Path) -> None:
     if config.normalize_before and not tokenizer.joint:
         raise UserError(
             "this model normalises before each part (pre-norm) and has two vocabularies; Pegasus, "
-            "the reference's model of that kind, has one: --format onnx can hold it"
+            "the reference's model of that kind, has one: use --format onnx"
         )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

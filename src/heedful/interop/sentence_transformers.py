@@ -245,7 +245,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         what = "pruned heads" if config.pruned_heads else "relative positions"
         raise UserError(
             f"{source.folder}: an encoder with {what}, which transformers 5 does not have, and "
-            "sentence-transformers stands on that; --format onnx can hold it"
+            "sentence-transformers stands on that; use --format onnx"
         )
     layout = SentenceLayout(
         pooling=record.goal["pooling"],

@@ -9,4 +9,4 @@ def kernel_error(computes_right: Callable[[], bool]) -> str | None:
         right = computes_right()
     except (AttributeError, RuntimeError, TypeError) as error:
         return str(error).partition("\n")[0] or type(error).__name__
-    return None if right else "the kernel computes something else"
+    return None if right else "the results of the kernel are wrong"

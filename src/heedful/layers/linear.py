@@ -125,12 +125,15 @@ def uses_onednn() -> tuple[bool, str]:
     if not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
         return False, "the CPU has no AVX-512"
     if _is_by_intel():
-        return False, "MKL uses AVX-512 on Intel's CPUs, and on systems that do not name the CPU"
+        return (
+            False,
+            "MKL uses AVX-512 on Intel CPUs, and perhaps on systems that do not name the CPU",
+        )
     if not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return False, "torch was built without MKL"
     if (wrong := kernel_error(_computes_right)) is not None:
         return False, wrong
-    return True, "the CPU has AVX-512, which MKL uses on Intel's CPUs alone"
+    return True, "the CPU has AVX-512, which MKL uses only on Intel CPUs"
 
 
 def _is_by_intel() -> bool:

@@ -52,7 +52,7 @@ def rank_candidates(queries: Tensor, candidates: Tensor, right: Sequence[int]) -
         # in the matrix: multiply in double precision, then round.
         cosines = (queries[rows].double() @ candidates_double.T).float()  # (256, M)
         if not cosines.isfinite().all():
-            raise UserError("a vector is not of numbers; the model is damaged")
+            raise UserError("a vector has values that are not numbers; the model is damaged")
         partner_cosines = cosines.gather(1, partner[rows])
         is_above = (cosines > partner_cosines) | (
             cosines.eq(partner_cosines) & (indices < partner[rows])

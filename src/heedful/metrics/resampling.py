@@ -134,7 +134,7 @@ def _bootstrap(
     from scipy.stats import bootstrap
 
     items = len(columns[0])
-    assert items >= 2, "one item cannot be drawn anew"
+    assert items >= 2, "resampling needs at least 2 items"
     num_scores = len(point_estimates(measures[0], columns[0]))
 
     def scores(drawn: NDArray[np.int64], axis: int) -> Statistics:

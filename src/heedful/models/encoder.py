@@ -183,9 +183,9 @@ class Encoder(Body):
         return 0 if padding is None else padding + 1
 
     def why_not_compiled(self) -> str | None:
-        """Return why this body has no compiled form; None if it has one."""
+        """Return why this body cannot be compiled; None if it can be."""
         if self.config.position_embedding_type != "absolute":
-            return "relative positions have no compiled form"
+            return "relative positions cannot be compiled"
         return None
 
     def head_parameters(self) -> list[nn.Parameter]:

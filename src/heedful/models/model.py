@@ -129,8 +129,8 @@ class Model(nn.Module, ABC):
         return {}
 
     def why_not_compiled(self) -> str | None:
-        """Return why this body has no compiled form; None if it has one."""
-        return f"{type(self).__name__} has no compiled form"
+        """Return why this body cannot be compiled; None if it can be."""
+        return f"{type(self).__name__} cannot be compiled"
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters on top of the body, which may have their own learning rate."""

@@ -40,8 +40,8 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
         raise UserError(f"{folder}: no weights; expected {WEIGHTS}")
     if not allow_pickle:
         raise UserError(
-            f"{folder}: its weights are a pickle ({PICKLE}), which can be made to do harm when "
-            f"it is read; get {WEIGHTS}, or convert it as the page Troubleshooting shows; in "
+            f"{folder}: its weights are a pickle ({PICKLE}), which can run code when "
+            f"it is loaded; get {WEIGHTS}, or convert it as the page Troubleshooting shows; in "
             "Python from_pretrained(..., allow_pickle=True) reads it, if you trust where it is from"
         )
     return _read_pickle(folder / PICKLE)
@@ -92,7 +92,7 @@ def _read_shards(folder: Path) -> dict[str, Tensor]:
         tensors |= files.read_tensors(folder / shard)
     missing = sorted(weight_map.keys() - tensors.keys())
     if missing:
-        raise UserError(f"{folder}: the shards lack {join_names(missing)}")
+        raise UserError(f"{folder}: missing from the shards: {join_names(missing)}")
     return tensors
 
 
@@ -112,7 +112,7 @@ def check_weights(
     if missing := [name for name in expected if name not in weights]:
         raise UserError(f"{folder}: weights are missing: {join_names(missing)}")
     if surplus := [name for name in weights if name not in expected]:
-        raise UserError(f"{folder}: weights that the model has no place for: {join_names(surplus)}")
+        raise UserError(f"{folder}: unexpected weights: {join_names(surplus)}")
     for name, parameter in expected.items():
         tensor = weights[name]
         if tensor.shape != parameter.shape:

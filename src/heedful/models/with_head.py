@@ -138,7 +138,7 @@ class ModelWithHead(Model):
         """
         head = language_head(self)
         if head is None:
-            raise UserError(f"{type(self).__name__} scores no pieces of the vocabulary")
+            raise UserError(f"{type(self).__name__} has no language modelling head")
         return head.vectors(self.get_input_embeddings())
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:

@@ -138,8 +138,8 @@ def _check_numbers(rows: _Rows, source: str, first: int) -> None:
     for line, row in enumerate(rows, start=first):
         if _NOT_SINGLE_WORD.fullmatch(row[0]):
             raise UserError(
-                f"{source}, line {line}: {row[0]} numbers no single word (CoNLL-U); delete lines "
-                "whose number has a hyphen or a point"
+                f"{source}, line {line}: {row[0]} is not the number of a single word "
+                "(CoNLL-U); delete lines whose number has a hyphen or a point"
             )
 
 

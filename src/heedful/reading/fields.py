@@ -142,9 +142,7 @@ def check_characters(text: str, where: object) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        raise UserError(
-            f"{where}: half of a surrogate pair (\\u{code:04x}) is not a character"
-        ) from None
+        raise UserError(f"{where}: a lone surrogate (\\u{code:04x}) is not a character") from None
 
 
 def kind_of(value: object) -> str:

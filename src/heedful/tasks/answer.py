@@ -391,7 +391,9 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
     (((start, text), _),) = Counter(answers).most_common(1)
     (overlapping,) = np.nonzero((offsets[:, 0] < start + len(text)) & (offsets[:, 1] > start))
     if not len(overlapping):
-        raise UserError(f"{record.where}: the answer {text!r} holds nothing to read")
+        raise UserError(
+            f"{record.where}: the answer {text!r} has no characters that the tokenizer reads"
+        )
     return int(overlapping[0]), int(overlapping[-1])
 
 

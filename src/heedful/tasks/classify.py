@@ -153,7 +153,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             )
         for label in labels:
             if label not in self.labels:
-                several = "; --label-separator parts several" if self.multi_label else ""
+                several = "; --label-separator separates several" if self.multi_label else ""
                 raise UserError(
                     f"{where}: label {label!r} is not one of the model's"
                     f"{did_you_mean(label, self.labels)}: {join_names(self.labels)}{several}"
@@ -299,7 +299,7 @@ class Classify(Task[Item, Tensor, Prediction]):
     def model_card(self) -> str:
         """Describe the run for its model card."""
         noun = self.inputs[0].name if self.pictures else "text"
-        kind = f"any number of labels a {noun}" if self.multi_label else f"one label a {noun}"
+        kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
         number, names = count_of(len(self.labels), "label"), join_names(self.labels)
         return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
 

@@ -39,7 +39,7 @@ def check_settings(data: DataSettings) -> None:
         UserError: naming the option.
     """
     if data.prune is not None:
-        raise UserError("--prune takes heads out of a run of the same task; prune when fine-tuning")
+        raise UserError("--prune is for a run of the same task; prune when fine-tuning")
     if data.fresh_pooler:
         raise UserError("--fresh-pooler is for fine-tuning what was pre-trained; leave it out")
     if data.long_text is not None:

@@ -125,7 +125,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         if not scores:
             if recipe.training.batch_size < 2:
                 raise UserError(
-                    "--batch-size 1: a pair is told from the others of its batch; give 2 or more"
+                    "--batch-size 1: the other pairs of a batch are the negatives; give 2 or more"
                 )
             return task
         if options.scale != EmbedSettings().scale:

@@ -164,7 +164,7 @@ def check_stream(options: PretrainSettings, training: TrainSettings) -> None:
     """
     if training.steps is None:
         raise UserError(
-            "--stream: give --steps, for nobody knows how many an epoch has before its end, and "
+            "--stream: give --steps, because the length of an epoch is unknown, and "
             "the learning rate falls to 0 at the last"
         )
     if training.batch_tokens == "auto":

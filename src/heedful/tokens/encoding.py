@@ -76,7 +76,7 @@ class Encoding(MutableMapping[str, Any]):
 
     def _origin_of(self, row: int) -> Origin:
         if self._origin is None:
-            raise UserError("this encoding was not made from text: its tokens have no places")
+            raise UserError("this encoding was not made from text: its tokens have no offsets")
         num_rows = len(self._origin.rows.samples)
         if not -num_rows <= row < num_rows:
             raise UserError(f"row {row}: this encoding has {num_rows} rows, from 0")

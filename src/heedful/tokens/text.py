@@ -187,7 +187,7 @@ def utf8(text: str, *, of: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{of!r:.60}: holds U+{ord(text[error.start]):04X}, half of a surrogate pair and no "
+            f"{of!r:.60}: holds U+{ord(text[error.start]):04X}, a lone surrogate and no "
             "character; mend the text, or what decoded it"
         ) from None
 

@@ -43,9 +43,9 @@ class DebertaModel(Encoder):
         super().__init__(config, add_pooling_layer=False, variant=variant_of(config))
 
     def why_not_compiled(self) -> str | None:
-        """Return why this body has no compiled form; None if it has one."""
+        """Return why this body cannot be compiled; None if it can be."""
         if self.config.talking_head:
-            return "attention heads that mix their scores have no compiled form"
+            return "attention heads that mix their scores cannot be compiled"
         return super().why_not_compiled()
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:

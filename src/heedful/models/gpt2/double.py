@@ -165,7 +165,7 @@ def predict_next_and_choose(
     if mc_labels is not None:
         if mc_logits.ndim != 2:
             raise UserError(
-                "mc_labels are given, but the configuration makes no number of a choice; set "
+                "mc_labels are given, but the configuration has no score of a choice; set "
                 "summary_use_proj and summary_proj_to_labels"
             )
         mc_loss = mean(class_loss(mc_logits, mc_labels))

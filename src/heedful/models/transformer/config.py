@@ -122,7 +122,7 @@ class TransformerConfig(TranslatorConfig):
         for name in ("encoder_attention_heads", "decoder_attention_heads"):
             check_multiple(self, "d_model", name)
         if self.d_model % 2:
-            raise UserError(f"d_model is {self.d_model}; it must be even: half of it are sines")
+            raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")
 
         for name, part in _PRUNED.items():
             layers, heads = f"{part}_layers", f"{part}_attention_heads"

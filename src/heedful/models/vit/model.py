@@ -66,7 +66,7 @@ class ViTModel(Body):
         Raises:
             UserError: always.
         """
-        raise UserError("a ViT reads pictures: it has no table of words")
+        raise UserError("a ViT has no word embeddings")
 
     def input_vectors(self) -> nn.Module:
         """Return the module that the embeddings of the class token and the patches pass through."""
