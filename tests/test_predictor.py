@@ -68,12 +68,16 @@ FIT = LengthLimit(max_length=16, long_text="head")
             "--no-answer-threshold has no effect",
         ),
         ("answer", PredictSettings(aggregation="max"), "--aggregation has no effect on a"),
-        ("generate", PredictSettings(top_p=0.5), "--top-p shapes random draws: give --sam"),
-        ("generate", PredictSettings(beam=2, sample=True), "--beam searches and --sample draws"),
+        ("generate", PredictSettings(top_p=0.5), "--top-p needs --sample"),
+        (
+            "generate",
+            PredictSettings(beam=2, sample=True),
+            "--beam is for a search, not for --sample",
+        ),
         (
             "translate",
             PredictSettings(coverage_penalty=0.1, sample=True),
-            "--coverage-penalty searches and --sample draws",
+            "--coverage-penalty is for a search, not",
         ),
     ],
 )
@@ -353,7 +357,7 @@ def test_predict_takes_no_single_text() -> None:
 def test_predict_tells_at_once_what_is_wrong_with_a_call() -> None:
     with pytest.raises(UserError, match=r"^unknown option 'beem'"):
         heedful.load(GOLDEN).predict(TEXTS, beem=3)  # type: ignore[call-arg]
-    with pytest.raises(UserError, match=r"^top_p shapes random draws: give sample too"):
+    with pytest.raises(UserError, match=r"^top_p needs sample"):
         next(heedful.load(GOLDEN.with_name("writer")).predict(TEXTS, top_p=0.5))
 
 

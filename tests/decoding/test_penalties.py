@@ -191,7 +191,7 @@ def test_samples_repeat_less_often_when_it_is_penalised() -> None:
     [
         ([[1]], "there are 1 prefixes for 2 items"),
         ([[1], [1, 2, 3, 1]], "prefix 1 has 4 tokens; max_new_tokens, 4, must be larger"),
-        ([[1], [1, END]], r"prefix 1 is \[1, 0\]; it may not have the end token"),
+        ([[1], [1, END]], r"prefix 1 is \[1, 0\]; it must have neither the end token"),
         ([[-1], []], r"prefix 0 is \[-1\]"),
         ([[], [9]], "a prefix has token 9; the vocabulary has 4 tokens"),
     ],

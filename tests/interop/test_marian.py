@@ -227,7 +227,7 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
     out = tmp_path / "out"
     model: Any = Transformer(_config(tokenizer, normalize_before=True))
     _write(tmp_path / "pre-norm", model, tokenizer)
-    with pytest.raises(UserError, match=r"before each part \(pre-norm\).*without --pre-norm"):
+    with pytest.raises(UserError, match=r"this model is pre-norm.*without --pre-norm"):
         export(tmp_path / "pre-norm", out, "marian")
     two = _tokenizer(separate=True)
     _write(tmp_path / "two", Transformer(_config(two, normalize_before=True)), two)
@@ -236,7 +236,7 @@ def test_what_cannot_be_a_marian_model_is_refused(run: Path, tmp_path: Path) -> 
     model = Transformer(_config(tokenizer))
     model.prune_heads({}, cross_attn_heads={0: [0]})
     _write(tmp_path / "pruned", model, tokenizer)
-    with pytest.raises(UserError, match="has lost attention heads"):
+    with pytest.raises(UserError, match="has pruned heads"):
         export(tmp_path / "pruned", out, "marian")
     sizes = {"vocab_size": tokenizer.source.vocab_size, "pad_token_id": tokenizer.pad_token_id}
     model = RnnSearch(RnnConfig(decoder_vocab_size=sizes["vocab_size"], **sizes))

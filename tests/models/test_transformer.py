@@ -197,7 +197,11 @@ def test_weights_under_any_of_their_names(tmp_path: Path) -> None:
     [
         ("model.encoder.embed_tokens.weight", torch.ones(V, 16), "must be the same; they differ"),
         ("model.encoder.embed_positions.weight", torch.ones(16, 16), "holds no sinusoids"),
-        ("model.encoder.layer_norm.weight", torch.ones(16), "no place for: model.encoder.layer_n"),
+        (
+            "model.encoder.layer_norm.weight",
+            torch.ones(16),
+            "unexpected weights: model.encoder.layer_n",
+        ),
         ("model.shared.weight", torch.ones(V + 1, 16), r"shape \(31, 16\); the model expects"),
         ("model.shared.weight", torch.ones(V, 16, dtype=torch.int32), "weights are floating point"),
         ("model.shared.weight", None, "weights are missing: model.shared.weight"),

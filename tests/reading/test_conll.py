@@ -99,8 +99,12 @@ def test_comments_of_conll_u_are_no_words(read: Callable[..., list[TaggedText]])
     ("line", "word", "message"),
     [
         ("", None, "column 1 numbers the words of a sentence, as in CoNLL-U; give the columns"),
-        ("1-2\tdu\t_\t_\n", "2", r"line 3: 1-2 numbers no single word \(CoNLL-U\); delete lines"),
-        ("0.1\tdu\t_\t_\n", "2", r"line 3: 0\.1 numbers no single word"),
+        (
+            "1-2\tdu\t_\t_\n",
+            "2",
+            r"line 3: 1-2 is not the number of a single word \(CoNLL-U\); delete lines",
+        ),
+        ("0.1\tdu\t_\t_\n", "2", r"line 3: 0\.1 is not the number of a single word"),
     ],
 )
 def test_words_with_numbers(

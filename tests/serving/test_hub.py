@@ -285,8 +285,8 @@ LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
 @pytest.mark.parametrize(
     ("asked", "options", "message"),
     [
-        (GENERATE, {"temperature": 0.5}, "temperature shapes random draws: give do_sample too"),
-        (GENERATE, {"num_beams": 2, "do_sample": True}, "num_beams searches and do_sample draws"),
+        (GENERATE, {"temperature": 0.5}, "temperature needs do_sample"),
+        (GENERATE, {"num_beams": 2, "do_sample": True}, "num_beams is for a search, not for do_sample"),
         (
             GENERATE,
             {"num_return_sequences": 5},  # as many as a call gives unless told otherwise

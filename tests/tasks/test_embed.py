@@ -308,7 +308,7 @@ def test_a_pair_without_others_in_its_batch_is_refused(
         "steps": 1,
         "say": lambda line: None,
     }
-    with pytest.raises(UserError, match="batch_size 1: a pair is told from the others of its"):
+    with pytest.raises(UserError, match="batch_size 1: the other pairs of a batch are the"):
         heedful.train("embed", train=partners, out=tmp_path / "partners", **settings)
     heedful.train("embed", train=pairs, out=tmp_path / "pairs", label="score", **settings)
 

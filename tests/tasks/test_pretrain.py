@@ -450,7 +450,7 @@ def error_of(capsys: Out) -> str:
             ],
             "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),
-        (["--prune", "0.5"], "--prune takes heads out of a run of the same task"),
+        (["--prune", "0.5"], "--prune is for a run of the same task"),
         (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),
         (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
         (["--metric", "accuracy", "--dev", __file__], "unknown --metric 'accuracy'"),

@@ -132,7 +132,7 @@ def test_a_changed_shard_is_named(capsys: Out) -> None:
         (["--masking", "entity"], "give --phrases"),
         (["--train", "none/*.txt"], "none/*.txt: no file matches this pattern"),
         (["--train", "s3x://a/b.txt"], "s3x://a/b.txt: Protocol not known"),
-        (["--prune", "0.5"], "--prune takes heads out"),
+        (["--prune", "0.5"], "--prune is for a run"),
     ],
 )
 def test_what_is_wrong_is_told(options: list[str], message: str, capsys: Out) -> None:
