@@ -205,7 +205,12 @@ def test_a_model_that_the_reference_cannot_compute_is_refused(
 def test_heads_that_the_reference_lacks_are_refused(tmp_path: Path, reference: ModuleType) -> None:
     cases: list[tuple[str, Head, dict[str, Any], str]] = [
         ("masked", "masked_lm", {"enhanced_mask_decoder": True}, "with an enhanced mask decoder"),
-        ("replaced", "replaced", {}, r"transformers [\d.]+ has no DebertaForPreTraining; use --form"),
+        (
+            "replaced",
+            "replaced",
+            {},
+            r"transformers [\d.]+ has no DebertaForPreTraining; use --form",
+        ),
         ("tied", "masked_lm", {}, "cannot open what was written: Error.* size mismatch"),
     ]
     for name, head, options, message in cases:

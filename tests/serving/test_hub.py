@@ -286,7 +286,11 @@ LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
     ("asked", "options", "message"),
     [
         (GENERATE, {"temperature": 0.5}, "temperature needs do_sample"),
-        (GENERATE, {"num_beams": 2, "do_sample": True}, "num_beams is for a search, not for do_sample"),
+        (
+            GENERATE,
+            {"num_beams": 2, "do_sample": True},
+            "num_beams is for a search, not for do_sample",
+        ),
         (
             GENERATE,
             {"num_return_sequences": 5},  # as many as a call gives unless told otherwise
