@@ -43,7 +43,7 @@ def test_products_with_an_activation(
     apart: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kernels, "activate_apart", lambda: apart)
+    monkeypatch.setattr(kernels, "activate_apart", lambda dtype: apart)
     weight, bias, hidden = (_drawn(dtype, *shape) for shape in ((20, 12), (20,), (rows, 12)))
     packed = PackedLinear(weight, bias, activation)(hidden)
     product = F.linear(hidden.double(), weight.double(), bias.double())

@@ -77,7 +77,8 @@ class PackedLinear:
     ) -> None:
         self.in_features = weight.shape[1]
         self.dtype = weight.dtype
-        self.in_place = kernels.IN_PLACE.get(activation) if kernels.activate_apart() else None
+        apart = kernels.activate_apart(weight.dtype)
+        self.in_place = kernels.IN_PLACE.get(activation) if apart else None
         self.activation = kernels.FUSED[activation if self.in_place is None else None]
         self.packed = kernels.pack(weight)
         self.bias = None if bias is None else bias.detach().clone()
