@@ -295,7 +295,7 @@ def test_lines_name_arguments(tmp_path: Path) -> None:
     run, lines = shutil.copytree(GOLDEN, tmp_path / "run"), list[str]()
     rows = [{"text": "bread " * 200, "label": "food"}]
     heedful.evaluate(run, rows, say=lines.append, long_text="head")
-    assert lines[-1].endswith("tokens were not read; long_text decides that")
+    assert lines[-1].endswith("tokens were not read; see long_text")
 
 
 def test_one_function_takes_all_lines(

@@ -412,7 +412,7 @@ def test_what_no_task_is_like_is_refused_in_a_line(
     with pytest.raises(UserError, match="none of its labels is O"):
         load(without)
     numbers = folder("bert", "sequence", ["a", "b"], problem_type="regression")
-    with pytest.raises(UserError, match="gives 2 numbers a text"):
+    with pytest.raises(UserError, match="gives 2 numbers for a text"):
         load(numbers)
     (tmp_path / "bare").mkdir()  # a translator without its tokenizers
     for name in ("config.json", "model.safetensors"):

@@ -52,7 +52,7 @@ def test_texts_that_are_all_alike_find_the_first_one() -> None:
 
 
 def test_a_damaged_model_finds_nothing() -> None:
-    with pytest.raises(UserError, match="a vector is not of numbers"):
+    with pytest.raises(UserError, match="a vector has values that are not numbers"):
         list(rank_candidates(torch.full((1, 2), torch.nan), torch.eye(2), [0]))
 
 

@@ -263,7 +263,7 @@ def test_from_scratch_by_the_command(
     assert run(["predict", str(tmp_path / "run"), "the apple is red ."]) == 0
     assert "replaced" in json.loads(capsys.readouterr().out)
     assert run(["score", str(tmp_path / "run"), "the apple"]) == 2
-    assert "only one that fills in masks or tells next words" in capsys.readouterr().err
+    assert "only masked and causal language models score" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
