@@ -188,7 +188,7 @@ def test_two_heads(reference: ModuleType, chosen: dict[str, Any]) -> None:
         chosen.get("summary_use_proj", True) and chosen.get("summary_proj_to_labels", True)
     )
     if no_number and "mc_labels" in batch:
-        with pytest.raises(UserError, match="makes no number of a choice"):
+        with pytest.raises(UserError, match="has no score of a choice"):
             ours(**batch)
         return
     expected = _expected(theirs, batch, kind)
