@@ -132,7 +132,7 @@ class Predictor:
     def compiled(self) -> Compiled:
         """The compiled model that computes the answers, or the plain model if there is none."""
         if self.model is not self._compiled_of:
-            return Compiled(self.model, kernels.PLAIN, "the model replaced another one")
+            return Compiled(self.model, kernels.PLAIN, "the model was replaced")
         if self._structure.is_changed():
             return Compiled(self.model, kernels.PLAIN, "layers of the model were replaced")
         return self._compiled

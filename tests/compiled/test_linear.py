@@ -50,6 +50,21 @@ def test_products_with_an_activation(
     _close(packed, (ACTIVATIONS[activation](product) if activation else product).to(dtype))
 
 
+@pytest.mark.parametrize(
+    ("capability", "dtype", "apart"),
+    [
+        ("AVX2", torch.float32, True),
+        ("AVX2", torch.bfloat16, False),
+        ("AVX512", torch.float32, False),
+    ],
+)
+def test_where_activations_are_not_fused(
+    capability: str, dtype: torch.dtype, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert kernels.activate_apart(dtype) is apart
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rows", [1, 2, 33])
 def test_products_with_a_residual(dtype: torch.dtype, rows: int) -> None:

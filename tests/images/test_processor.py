@@ -104,7 +104,7 @@ def test_files_that_ask_for_something_else(
 
 def test_pictures_that_are_not_to_be_resized() -> None:
     processor = ViTImageProcessor(size=(8, 8), do_resize=False)
-    with pytest.raises(UserError, match="31 x 47 pixels; the model reads 8 x 8, and has do_resize"):
+    with pytest.raises(UserError, match="31 x 47 pixels; the model reads 8 x 8, and do_resize is"):
         processor(_picture())
 
 

@@ -169,7 +169,7 @@ class ViTImageProcessor:
             if not self.do_resize:
                 raise UserError(
                     f"{source}: {picture.height} x {picture.width} pixels; "
-                    f"the model reads {rows} x {columns}, and has do_resize false"
+                    f"the model reads {rows} x {columns}, and do_resize is false"
                 )
             picture = picture.resize((columns, rows), self.resample)
         pixels = np.asarray(picture)  # (Y, X) or (Y, X, C)
