@@ -456,6 +456,7 @@ def error_of(capsys: Out) -> str:
         (["--metric", "accuracy", "--dev", __file__], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),
         (["--preset", "tiny", "--vocabulary", "words", "--model", "x"], "--model x goes on: give"),
+        (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],
 )
 def test_wrong_settings_are_named(

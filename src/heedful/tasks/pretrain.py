@@ -58,7 +58,7 @@ from heedful.tasks.objectives import OBJECTIVES, ObjectiveName, hidden
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import GeneratorDiscriminator, ReplacedTokens
-from heedful.tasks.objectives.source import tokens_of
+from heedful.tasks.objectives.source import load_vocabulary, tokens_of
 from heedful.tasks.shards import ShardedText, check_stream, frame_of
 from heedful.tasks.texts import read_table, text_records
 from heedful.tokens import Tokenizer, load_encoder_tokenizer
@@ -263,7 +263,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """
         data, options = recipe.data, recipe.options
         torch.manual_seed(recipe.training.seed)
-        tokenizer = load_encoder_tokenizer(options.vocabulary or data.model, data.revision)
+        load = load_encoder_tokenizer if options.vocabulary is None else load_vocabulary
+        tokenizer = load(options.vocabulary or data.model, data.revision)
         if self.preset is None:
             model = self.task_objective.source.load(data)
         else:

@@ -11,7 +11,7 @@ from heedful.models.model import Model
 from heedful.settings import DataSettings
 from heedful.sources import resolve
 from heedful.task import Start
-from heedful.tokens import Tokenizer
+from heedful.tokens import Tokenizer, load_encoder_tokenizer
 
 
 class Source(Protocol):
@@ -107,6 +107,19 @@ class OneModel:
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Write nothing."""
+
+
+def load_vocabulary(name: str, revision: str | None) -> Tokenizer:
+    """Load the tokenizer of a model from scratch; see ``load_encoder_tokenizer``.
+
+    Raises:
+        UserError: naming the option, and the command that makes a vocabulary.
+    """
+    try:
+        return load_encoder_tokenizer(name, revision)
+    except UserError as error:
+        message = f"--vocabulary: {error}; heedful vocabulary FILES --out FOLDER makes one"
+        raise UserError(message) from None
 
 
 def tokens_of(tokenizer: Tokenizer, arch: str, vocabulary: str) -> dict[str, int]:
