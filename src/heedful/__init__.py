@@ -14,16 +14,19 @@ _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
     "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
+    "BertTokenizerFast": "heedful.tokens",
     "BigBirdTokenizer": "heedful.tokens",
     "DebertaTokenizer": "heedful.tokens",
     "DebertaV2Tokenizer": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
+    "DistilBertTokenizerFast": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
     "MPNetTokenizer": "heedful.tokens",
     "Prediction": "heedful.tasks.answers.labels",
     "Predictor": "heedful.predictor",
     "RobertaTokenizer": "heedful.tokens",
+    "RobertaTokenizerFast": "heedful.tokens",
     "Search": "heedful.decoding.search",
     "TextTokenizer": "heedful.tokens",
     "TranslationTokenizer": "heedful.tokens",
@@ -64,14 +67,17 @@ if TYPE_CHECKING:
     from heedful.tasks.answers.labels import Prediction as Prediction
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
+    from heedful.tokens import BertTokenizerFast as BertTokenizerFast
     from heedful.tokens import BigBirdTokenizer as BigBirdTokenizer
     from heedful.tokens import DebertaTokenizer as DebertaTokenizer
     from heedful.tokens import DebertaV2Tokenizer as DebertaV2Tokenizer
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
+    from heedful.tokens import DistilBertTokenizerFast as DistilBertTokenizerFast
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer
     from heedful.tokens import GPT2Tokenizer as GPT2Tokenizer
     from heedful.tokens import MPNetTokenizer as MPNetTokenizer
     from heedful.tokens import RobertaTokenizer as RobertaTokenizer
+    from heedful.tokens import RobertaTokenizerFast as RobertaTokenizerFast
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
     from heedful.tokens import XLMRobertaTokenizer as XLMRobertaTokenizer

@@ -127,13 +127,42 @@ PACKAGES: dict[str, ModelPackage | SlicedModel] = {
 }
 
 
-def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
+HUB_FILES = ("*.json", "*.txt", "*.safetensors", "*.model", "*.spm")
+"""The files to download from the hub: configurations, vocabularies and weights."""
+
+_OWNERS = {
+    "google-bert": (
+        *("bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased"),
+        *("bert-base-multilingual-uncased", "bert-base-multilingual-cased", "bert-base-chinese"),
+        "bert-base-german-cased",
+    ),
+    "distilbert": (
+        *("distilbert-base-uncased", "distilbert-base-cased", "distilbert-base-multilingual-cased"),
+        *("distilroberta-base", "distilgpt2"),
+    ),
+    "FacebookAI": ("roberta-base", "roberta-large", "xlm-roberta-base", "xlm-roberta-large"),
+    "albert": (
+        *("albert-base-v1", "albert-large-v1", "albert-xlarge-v1", "albert-xxlarge-v1"),
+        *("albert-base-v2", "albert-large-v2", "albert-xlarge-v2", "albert-xxlarge-v2"),
+    ),
+    "xlnet": ("xlnet-base-cased", "xlnet-large-cased"),
+    "openai-community": ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"),
+}
+HUB_NAMES = {name: f"{owner}/{name}" for owner, names in _OWNERS.items() for name in names}
+"""Names from the time when models on the hub had no owner -> their names now."""
+
+
+def resolve(
+    name: str | os.PathLike[str], revision: str | None = None, *, allow_pickle: bool = False
+) -> Path:
     """Find the folder of a model's configuration, weights and vocabulary.
 
     Args:
         name: a folder (a reference checkpoint or a heedful run), the name of an installed model
-            package (``minilm``, ``mpnet``), or a hub name (``owner/model``). A folder has priority.
+            package (``minilm``, ``mpnet``), or a hub name (``owner/model``, or one of
+            ``HUB_NAMES``). A folder has priority.
         revision: commit, tag or branch on the hub.
+        allow_pickle: whether to download ``pytorch_model.bin``, too.
 
     Raises:
         UserError: the folder or package does not exist, a package's files differ from the published
@@ -147,11 +176,13 @@ def resolve(name: str | os.PathLike[str], revision: str | None = None) -> Path:
     text = os.fspath(name)
     if text in PACKAGES:
         return _package_folder(text)
+    text = HUB_NAMES.get(text, text)
     if text.count("/") == 1 and not text.startswith((".", "~", "/")) and not text.endswith("/"):
-        return _hub_folder(text, revision)
+        return _hub_folder(text, revision, allow_pickle=allow_pickle)
+    near = did_you_mean(text, [*PACKAGES, *HUB_NAMES])
     raise UserError(
-        f"no model {text!r}{did_you_mean(text, PACKAGES)}: give a folder, a run, a hub name "
-        f"(owner/model) or one of: {', '.join(PACKAGES)}"
+        f"no model {text!r}{near}: give a folder, a run, a hub name (owner/model) or one of: "
+        f"{', '.join(PACKAGES)}"
     )
 
 
@@ -185,22 +216,14 @@ def check_published(package: ModelPackage | SlicedModel, folder: Path) -> None:
             )
 
 
-def _hub_folder(name: str, revision: str | None) -> Path:
+def _hub_folder(name: str, revision: str | None, *, allow_pickle: bool) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise UserError(f"no folder {name!r}; {missing('hub')}") from None
-    patterns = ["config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt"]
-    patterns += [
-        "*token*.json",
-        "heedful.json",
-        "vocab.json",
-        "merges.txt",
-        "target_vocab.json",
-        "*.spm",
-    ]
+    files = [*HUB_FILES, *(["pytorch_model*.bin"] if allow_pickle else [])]
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except (OSError, ValueError) as error:
         # The library's messages are long, and their first line is enough.
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

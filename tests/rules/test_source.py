@@ -120,8 +120,9 @@ def _broken_rules(tree: ast.AST) -> Iterator[str]:
         match node:
             case (
                 ast.FunctionDef(name=name, args=given) | ast.AsyncFunctionDef(name=name, args=given)
-            ) if given.kwarg and not _is_typed(given.kwarg) and name != "__new__":
-                # `__init__` is given the same as `__new__`, and refuses what is misspelt.
+            ) if given.kwarg and not _is_typed(given.kwarg) and name not in ("__new__", "__call__"):
+                # `__init__` is given the same as `__new__`, and a model's `forward` the same as
+                # `__call__`; they refuse what is misspelt.
                 yield f"{where}: **{given.kwarg.arg} would swallow a misspelt keyword"
             case ast.ExceptHandler(type=caught, body=[*_, last]) if _catches_everything(
                 caught

@@ -218,13 +218,18 @@ def test_older_names_of_a_call(uncased: BertTokenizer, reference: Any) -> None:
     )
 
 
-def test_build_inputs_does_what_calls_do(uncased: BertTokenizer) -> None:
+def test_rows_are_built_as_calls_build_them(uncased: BertTokenizer) -> None:
     first, second = uncased.encode_batch([ONE, OTHER])
-    one, pair = uncased(ONE), uncased(ONE, OTHER)
-    assert uncased.build_inputs(first) == (one.input_ids, one.token_type_ids)
-    assert uncased.build_inputs(first, second) == (pair.input_ids, pair.token_type_ids)
-    assert len(one.input_ids) == len(first) + uncased.num_special_tokens()
-    assert len(pair.input_ids) == len(first) + len(second) + uncased.num_special_tokens(pair=True)
+    for texts, parts in (((ONE,), (first,)), ((ONE, OTHER), (first, second))):
+        row = uncased(*texts, return_special_tokens_mask=True)
+        ids = uncased.build_inputs_with_special_tokens(*parts)
+        assert ids == row.input_ids
+        assert uncased.create_token_type_ids_from_sequences(*parts) == row.token_type_ids
+        assert uncased.get_special_tokens_mask(*parts) == row.special_tokens_mask
+        mask = uncased.get_special_tokens_mask(ids, already_has_special_tokens=True)
+        assert mask == [int(token_id in uncased.all_special_ids) for token_id in ids]
+        added = uncased.num_special_tokens_to_add(pair=len(parts) == 2)
+        assert len(ids) == sum(map(len, parts)) + added
 
 
 def test_no_text_is_cut_unasked(toy: BertTokenizer) -> None:
@@ -237,7 +242,11 @@ def test_no_text_is_cut_unasked(toy: BertTokenizer) -> None:
 
 def test_an_empty_second_text_is_a_second_text_alone_too(toy: BertTokenizer) -> None:
     # The reference counts it as one in a batch and as none in a single call.
-    assert toy("a", "").input_ids == toy(["a"], [""]).input_ids[0] == toy.build_inputs([11], [])[0]
+    assert (
+        toy("a", "").input_ids
+        == toy(["a"], [""]).input_ids[0]
+        == toy.build_inputs_with_special_tokens([11], [])
+    )
 
 
 def test_no_texts_make_no_rows(toy: BertTokenizer) -> None:

@@ -53,7 +53,11 @@ def test_a_model_that_tells_texts_by_no_type_gets_none(
     assert_same_call(ours, theirs)
     assert list(ours) == ["input_ids", "attention_mask"]
     asked = roberta("a", "b", return_token_type_ids=True)
-    assert asked.input_ids == roberta.build_inputs([102], [428])[0] == [0, 102, 2, 2, 428, 2]
+    assert (
+        asked.input_ids
+        == roberta.build_inputs_with_special_tokens([102], [428])
+        == [0, 102, 2, 2, 428, 2]
+    )
     assert asked.token_type_ids == [0] * 6
 
 

@@ -313,7 +313,7 @@ def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> 
     return [head for head in range(heads) if head not in pruned.get(block, ())]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ReferenceConfig(StoredConfig):
     """Fields of all configurations except translators', under the reference's key names.
 

@@ -70,7 +70,7 @@ def load_model(
         UserError: the model does not exist, its family is unknown or lacks the head or an option,
             or its weights do not match its configuration.
     """
-    folder = sources.resolve(name, revision)
+    folder = sources.resolve(name, revision, allow_pickle=allow_pickle)
     model_type, family = family_of(folder)
     head = head or head_of(folder)
     if head not in family.models:
@@ -120,7 +120,7 @@ def read_model(
         memory_map: see ``load_model``.
         require_all_weights: see ``load_model``.
     """
-    folder = sources.resolve(name, revision)
+    folder = sources.resolve(name, revision, allow_pickle=allow_pickle)
     model_type, family = family_of(folder, cls)
     config = family.config_class().read(folder / CONFIG)
     allowed = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}

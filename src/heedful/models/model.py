@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from heedful.errors import UserError
 from heedful.models import loading, pretrained
+from heedful.models.configs import read_labels
 from heedful.models.pretrained import LoadReport
 from heedful.models.weights import renamed
 
@@ -25,11 +26,17 @@ class Model(nn.Module, ABC):
         gradient_checkpointing: whether training stores only each block's input and recomputes
             the activations in the backward pass. Saves memory and takes about a third more time.
             False by default.
+        output_attentions: default of the argument in calls.
+        output_hidden_states: default of the argument in calls.
+        return_dict: whether calls return an output with named values, or a tuple of them.
         loaded: names of the parameters that were loaded from a folder.
     """
 
     config: Any
     gradient_checkpointing: bool = False
+    output_attentions: bool = False
+    output_hidden_states: bool = False
+    return_dict: bool = True
     loaded: frozenset[str] = frozenset()
 
     supports_checkpointing: ClassVar[bool] = False
@@ -55,10 +62,40 @@ class Model(nn.Module, ABC):
             )
         return super().__new__(cls)
 
+    def __call__(self, *inputs: Any, return_dict: bool | None = None, **options: Any) -> Any:
+        """Call ``forward``, which documents and checks all arguments except the one below.
+
+        Args:
+            inputs: passed on.
+            return_dict: whether to return an output with named values, or a tuple of those that
+                are not None; the attribute by default.
+            options: passed on.
+        """
+        for name in ("output_attentions", "output_hidden_states"):
+            if getattr(self, name):
+                options.setdefault(name, True)
+        output = super().__call__(*inputs, **options)
+        if self.return_dict if return_dict is None else return_dict:
+            return output
+        return output.to_tuple()
+
     @property
     def body(self) -> "Model":
         """The part that computes the hidden states; the model itself if it has no head."""
         return self
+
+    @property
+    def base_model(self) -> "Model":
+        """The `body`, by its name in the reference."""
+        return self.body
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Set ``gradient_checkpointing``."""
+        self.gradient_checkpointing = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        """Unset ``gradient_checkpointing``."""
+        self.gradient_checkpointing = False
 
     def with_submodule(self, name: str, part: object) -> Self:
         """Return a copy with one submodule replaced; all other submodules are shared."""
@@ -232,6 +269,7 @@ class Model(nn.Module, ABC):
         *,
         num_labels: int | None = None,
         id2label: Mapping[int, str] | None = None,
+        label2id: Mapping[str, int] | None = None,
         problem_type: str | None = None,
         dropout: float | None = None,
         hidden_dropout_prob: float | None = None,
@@ -241,6 +279,9 @@ class Model(nn.Module, ABC):
         add_cross_attention: bool | None = None,
         position_embedding_type: str | None = None,
         chunk_size_feed_forward: int | None = None,
+        output_attentions: bool = False,
+        output_hidden_states: bool = False,
+        return_dict: bool = True,
         fresh_head: bool = False,
         revision: str | None = None,
         allow_pickle: bool = False,
@@ -256,6 +297,7 @@ class Model(nn.Module, ABC):
             name: see ``heedful.sources.resolve``.
             num_labels: number of outputs of a classifier.
             id2label: name of each output.
+            label2id: output of each name; derived from ``id2label``, and the reverse.
             problem_type: one of ``config.PROBLEM_TYPES``.
             dropout: dropout of the whole model, unless one of the next three options overrides it.
             hidden_dropout_prob: dropout of the embeddings and of each sublayer's output.
@@ -267,6 +309,9 @@ class Model(nn.Module, ABC):
             position_embedding_type: one of ``config.POSITION_TYPES``. Its weights may start fresh,
                 too.
             chunk_size_feed_forward: number of tokens per chunk of the feed-forward layers.
+            output_attentions: see the class; the folder does not keep it.
+            output_hidden_states: see the class; the folder does not keep it.
+            return_dict: see the class; the folder does not keep it.
             fresh_head: whether to start the head fresh even if the folder has weights for it, as
                 new labels need.
             revision: commit, tag or branch of a hub name.
@@ -276,7 +321,10 @@ class Model(nn.Module, ABC):
             UserError: the model does not exist, its configuration is not supported or lacks an
                 option, or its weights do not match its configuration.
         """
-        return loading.read_model(
+        if label2id is not None:
+            labels = {"id2label": id2label, "label2id": label2id}
+            id2label = read_labels(labels, f"{cls.__name__}.from_pretrained")
+        model = loading.read_model(
             cls,
             name,
             {
@@ -296,6 +344,10 @@ class Model(nn.Module, ABC):
             revision=revision,
             allow_pickle=allow_pickle,
         )
+        model.output_attentions = output_attentions
+        model.output_hidden_states = output_hidden_states
+        model.return_dict = return_dict
+        return model
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.

@@ -15,8 +15,6 @@ from heedful.sources import resolve
 class StoredConfig(ABC):
     """A configuration stored in a ``config.json``."""
 
-    __slots__ = ()
-
     @classmethod
     @abstractmethod
     def read(cls, path: Path) -> Self:

@@ -3,7 +3,9 @@
 from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
+    BertTokenizerFast,
     DistilBertTokenizer,
+    DistilBertTokenizerFast,
     ElectraTokenizer,
     MPNetTokenizer,
 )
@@ -14,7 +16,12 @@ from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
 from heedful.tokens.pieces import Pieces
 from heedful.tokens.protocol import Tokenizer
-from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
+from heedful.tokens.roberta import (
+    DebertaTokenizer,
+    GPT2Tokenizer,
+    RobertaTokenizer,
+    RobertaTokenizerFast,
+)
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
@@ -24,10 +31,12 @@ from heedful.tokens.xlnet import XLNetTokenizer
 __all__ = [
     "AlbertTokenizer",
     "BertTokenizer",
+    "BertTokenizerFast",
     "BigBirdTokenizer",
     "DebertaTokenizer",
     "DebertaV2Tokenizer",
     "DistilBertTokenizer",
+    "DistilBertTokenizerFast",
     "ElectraTokenizer",
     "Encoding",
     "GPT2Tokenizer",
@@ -35,6 +44,7 @@ __all__ = [
     "PairLayout",
     "Pieces",
     "RobertaTokenizer",
+    "RobertaTokenizerFast",
     "SpecialTokens",
     "TextTokenizer",
     "Tokenizer",

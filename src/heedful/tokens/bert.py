@@ -204,3 +204,8 @@ class MPNetTokenizer(BertTokenizer):
     def eos_token_id(self) -> int:
         """Alias of ``sep_token_id``."""
         return self.sep_token_id
+
+
+BertTokenizerFast = BertTokenizer
+DistilBertTokenizerFast = DistilBertTokenizer
+"""Names in code for ``transformers``, which has a slow and a compiled tokenizer of each kind."""

@@ -1,7 +1,7 @@
 """The result of a tokenizer call: a mapping whose items are keyword arguments of models."""
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from heedful.errors import UserError, did_you_mean
 from heedful.tokens.columns import padded_lengths
@@ -11,6 +11,13 @@ from heedful.tokens.plan import RowPlan
 Tensors = Literal["pt", "np"]
 _MAX_LIST_TOKENS = 512
 """Up to this many tokens, building tensors from lists is faster than from arrays."""
+
+
+class CharSpan(NamedTuple):
+    """The characters of a text that a token is made from."""
+
+    start: int
+    end: int
 
 
 class Encoding(MutableMapping[str, Any]):
@@ -55,17 +62,51 @@ class Encoding(MutableMapping[str, Any]):
     def __repr__(self) -> str:
         return f"Encoding({self._values!r})"
 
-    def tokens(self, row: int = 0) -> list[str]:
+    def tokens(self, batch_index: int = 0) -> list[str]:
         """Return the tokens of a row, including special tokens and padding."""
-        return self._origin_of(row).tokens(row)
+        return self._origin_of(batch_index).tokens(batch_index)
 
-    def word_ids(self, row: int = 0) -> list[int | None]:
+    def word_ids(self, batch_index: int = 0) -> list[int | None]:
         """Return the index of each token's word in its text; None for special tokens."""
-        return self._origin_of(row).word_ids(row)
+        return self._origin_of(batch_index).word_ids(batch_index)
 
-    def sequence_ids(self, row: int = 0) -> list[int | None]:
+    def sequence_ids(self, batch_index: int = 0) -> list[int | None]:
         """Return 0 for tokens of the first text, 1 for the second, None for special tokens."""
-        return self._origin_of(row).sequence_ids(row)
+        return self._origin_of(batch_index).sequence_ids(batch_index)
+
+    def char_to_token(
+        self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
+    ) -> int | None:
+        """Return the position in a row of the token that contains a character of the text.
+
+        Args:
+            batch_or_char_index: index of the row, or of the character if no other is given.
+            char_index: index of the character in its text.
+            sequence_index: 0 for the first text, 1 for the second.
+
+        Returns:
+            None if the row has no token there, as for a space.
+        """
+        row, char = _row_and_index(batch_or_char_index, char_index)
+        origin = self._origin_of(row)
+        tokens = zip(origin.sequence_ids(row), origin.offsets(row), strict=True)
+        for position, (sequence, offsets) in enumerate(tokens):
+            if sequence == sequence_index and offsets and offsets[0] <= char < offsets[1]:
+                return position
+        return None
+
+    def token_to_chars(
+        self, batch_or_token_index: int, token_index: int | None = None
+    ) -> CharSpan | None:
+        """Return the start and end of a token in its text; None for special tokens.
+
+        Args:
+            batch_or_token_index: index of the row, or the token's position if no other is given.
+            token_index: position of the token in its row.
+        """
+        row, token = _row_and_index(batch_or_token_index, token_index)
+        offsets = self._origin_of(row).offsets(row)[token]
+        return None if offsets is None else CharSpan(*offsets)
 
     def to(self, device: Any) -> "Encoding":
         """Move all tensors to a torch device, in place, and return the encoding."""
@@ -81,6 +122,11 @@ class Encoding(MutableMapping[str, Any]):
         if not -num_rows <= row < num_rows:
             raise UserError(f"row {row}: this encoding has {num_rows} rows, from 0")
         return self._origin
+
+
+def _row_and_index(row_or_index: int, index: int | None) -> tuple[int, int]:
+    """Return a row and an index in it; the first row if only the index is given."""
+    return (0, row_or_index) if index is None else (row_or_index, index)
 
 
 def encoding_of(

@@ -13,7 +13,7 @@ from heedful.tokens.columns import (
     special_rows,
     type_rows,
 )
-from heedful.tokens.pieces import PieceBatch, Pieces
+from heedful.tokens.pieces import Offsets, PieceBatch, Pieces
 from heedful.tokens.rows import Row, Rows
 from heedful.tokens.vocabulary import Vocabulary
 
@@ -34,7 +34,7 @@ class Origin:
     locate: Callable[[Words], Pieces]
     """Computes the pieces of a text, with offsets and word indices."""
     vocabulary: Vocabulary
-    _located: dict[int, tuple[Pieces, Pieces | None]] = field(default_factory=dict)
+    _located: dict[int, tuple[Pieces, Pieces]] = field(default_factory=dict)
 
     def lists(self, wanted: Mapping[str, bool]) -> dict[str, list[Any]]:
         """Return the wanted items, each with one list or number per row."""
@@ -78,16 +78,14 @@ class Origin:
     def word_ids(self, index: int) -> list[int | None]:
         """Return the index of each token's word in its text; None for special tokens."""
         row = self._row(index)
-        if row.sample not in self._located:
-            second = self.second_texts[row.sample]
-            self._located[row.sample] = (
-                self.locate(self.texts[row.sample]),
-                None if second is None else self.locate(second),
-            )
-        first, other = self._located[row.sample]
-        return row.values(
-            first.words, [] if other is None else other.words, special=None, padding=None
-        )
+        first, second = self._located_pieces(row.sample)
+        return row.values(first.words, second.words, special=None, padding=None)
+
+    def offsets(self, index: int) -> list[Offsets | None]:
+        """Return the start and end of each token in its text; None for special tokens."""
+        row = self._row(index)
+        first, second = self._located_pieces(row.sample)
+        return row.values(first.offsets, second.offsets, special=None, padding=None)
 
     def sequence_ids(self, index: int) -> list[int | None]:
         """Return 0 for tokens of the first text, 1 for the second, None for special tokens."""
@@ -95,6 +93,15 @@ class Origin:
         first, second = row.window.first, row.window.second
         ones = [] if second is None else [1] * second.stop
         return row.values([0] * first.stop, ones, special=None, padding=None)
+
+    def _located_pieces(self, sample: int) -> tuple[Pieces, Pieces]:
+        if sample not in self._located:
+            second = self.second_texts[sample]
+            self._located[sample] = (
+                self.locate(self.texts[sample]),
+                Pieces() if second is None else self.locate(second),
+            )
+        return self._located[sample]
 
     @property
     def _pad_id(self) -> int:

@@ -180,3 +180,7 @@ class GPT2Tokenizer(ByteLevelTokenizer):
     """
 
     kind = GPT2_KIND
+
+
+RobertaTokenizerFast = RobertaTokenizer
+"""Name in code for ``transformers``, which has a slow and a compiled tokenizer of each kind."""

@@ -3,21 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import index
 from typing import Any, overload
 
-from heedful.errors import MAX_NAME_LENGTH, UserError, shorten
+from heedful.errors import UserError
 from heedful.scripts import remove_extra_spaces
 from heedful.tokens.batch import Texts, Words, samples_of
-from heedful.tokens.decode import clean_up_spaces
+from heedful.tokens.decode import as_ints, clean_up_spaces
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
-from heedful.tokens.encoding import (
-    Encoding,
-    Tensors,
-    as_tensors,
-    encoding_of,
-    pad_values,
-)
+from heedful.tokens.encoding import Encoding, Tensors, as_tensors, encoding_of, pad_values
 from heedful.tokens.folder import TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
@@ -123,6 +116,8 @@ class ModelTokenizer:
         """Return the vocabulary as a mapping from token to id."""
         return dict(self.vocabulary.ids)
 
+    vocab = property(get_vocab)
+
     # Fast encoding of many texts to ids.
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -135,20 +130,43 @@ class ModelTokenizer:
             raise UserError("encode_batch takes a list of texts, not one text")
         return self._encoder.ids(texts)
 
-    def num_special_tokens(self, pair: bool = False) -> int:
-        """Return the number of special tokens that `build_inputs` adds."""
+    # The special tokens of a row.
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Return the number of special tokens in a row of one text or of a pair."""
         return self.layout.size(pair=pair)
 
-    def build_inputs(
-        self, first: Sequence[int], second: Sequence[int] | None = None
-    ) -> tuple[list[int], list[int]]:
-        """Add special tokens to the ids of a text or a pair.
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
+    ) -> list[int]:
+        """Add special tokens to the ids of a text or a pair."""
+        return self.layout.ids(token_ids_0, token_ids_1)
 
-        Returns:
-            The token ids and the token type ids of the row.
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
+    ) -> list[int]:
+        """Return the token types of a row with special tokens, given the ids of its texts."""
+        second = None if token_ids_1 is None else len(token_ids_1)
+        return self.layout.types(len(token_ids_0), second)
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: Sequence[int],
+        token_ids_1: Sequence[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return 1 for each special token of a row and 0 for each other token.
+
+        Args:
+            token_ids_0: ids of a text, or of the whole row.
+            token_ids_1: ids of the second text.
+            already_has_special_tokens: whether ``token_ids_0`` is the whole row.
         """
-        types = self.layout.types(len(first), None if second is None else len(second))
-        return self.layout.ids(first, second), types
+        if already_has_special_tokens:
+            special = set(self.all_special_ids)
+            return [int(token_id in special) for token_id in as_ints(token_ids_0)]
+        second = None if token_ids_1 is None else [0] * len(token_ids_1)
+        return self.layout.values([0] * len(token_ids_0), second, special=1)
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
@@ -266,6 +284,7 @@ class ModelTokenizer:
         text: Words,
         text_pair: Words | None = None,
         add_special_tokens: bool = True,
+        padding: bool | str = False,
         truncation: bool | str | None = None,
         max_length: int | None = None,
         is_split_into_words: bool = False,
@@ -276,6 +295,7 @@ class ModelTokenizer:
             text,
             text_pair,
             add_special_tokens=add_special_tokens,
+            padding=padding,
             truncation=truncation,
             max_length=max_length,
             is_split_into_words=is_split_into_words,
@@ -355,7 +375,7 @@ class ModelTokenizer:
         if isinstance(ids, int):
             return self.vocabulary.token(ids)
         skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self.vocabulary.token(one) for one in _as_ints(ids) if one not in skipped]
+        return [self.vocabulary.token(one) for one in as_ints(ids) if one not in skipped]
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """Join tokens into text."""
@@ -425,18 +445,3 @@ class ModelTokenizer:
     def continues_word(self, token_id: int) -> bool:
         """Return whether a token continues the word before it."""
         return self._encoder.continues_word(self.vocabulary.token(token_id))
-
-
-def _as_ints(ids: Iterable[Any]) -> list[int]:
-    """Convert token ids in any iterable, such as a tensor or an array, to Python ints.
-
-    Raises:
-        UserError: an element is not an integer.
-    """
-    try:
-        return [index(token_id) for token_id in ids]
-    except TypeError:
-        shown = shorten(repr(ids), MAX_NAME_LENGTH)
-        raise UserError(
-            f"token ids {shown}: expected whole numbers; batch_decode takes lists of them"
-        ) from None

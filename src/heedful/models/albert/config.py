@@ -9,7 +9,7 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_numbers, check_sizes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class AlbertConfig(BertConfig):
     """Sizes and options of an ALBERT model. The defaults are those of ALBERT xxlarge.
 

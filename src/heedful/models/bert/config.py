@@ -28,7 +28,7 @@ _SIZES = (
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class BertConfig(ReferenceConfig):
     """Sizes and options of a BERT model. The defaults are those of BERT base, uncased.
 

@@ -11,7 +11,7 @@ ATTENTIONS = ("block_sparse", "original_full")
 """Attention to long texts: sparse, by blocks of tokens, or full."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class BigBirdConfig(BertConfig):
     """Sizes and options of a BigBird model. The defaults are those of BigBird base.
 

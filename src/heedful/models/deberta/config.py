@@ -14,7 +14,7 @@ from heedful.models.configs import check_booleans, check_name, check_numbers, ch
 _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_mask_decoder")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DebertaConfig(BertConfig):
     """Sizes and options of a DeBERTa model. The defaults are those of the reference.
 
@@ -136,7 +136,7 @@ class DebertaConfig(BertConfig):
         ):
             if (stored := values.pop(key, None)) not in (None, size):
                 raise UserError(f"{where}: {key} is {stored!r}; only {size} is supported")
-        return super(DebertaConfig, cls).from_dict(values, where=where)
+        return super().from_dict(values, where=where)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the contents of a ``config.json``, for heedful and for the reference."""

@@ -11,7 +11,7 @@ from heedful.models.deberta.config import DebertaConfig
 NORMS = ("none", "layer_norm")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DebertaV2Config(DebertaConfig):
     """Sizes and options of a DeBERTa v2 or v3 model. The defaults are those of xlarge.
 

@@ -18,7 +18,7 @@ from heedful.models.configs import (
 _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DistilBertConfig(ReferenceConfig):
     """Sizes and options of a DistilBERT model. The defaults are those of DistilBERT base, uncased.
 

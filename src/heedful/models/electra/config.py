@@ -9,7 +9,7 @@ from heedful.models.configs import check_booleans, check_name, check_numbers, ch
 from heedful.models.heads import SUMMARIES
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ElectraConfig(BertConfig):
     """Sizes and options of an ELECTRA model. The defaults are those of ELECTRA small.
 

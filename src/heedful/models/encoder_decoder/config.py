@@ -21,7 +21,7 @@ _IGNORED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(StoredConfig):
     """Configurations of an encoder and a decoder."""
 

@@ -7,7 +7,7 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_sizes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ErnieConfig(BertConfig):
     """Sizes and options of an ERNIE model: those of BERT, and task types.
 

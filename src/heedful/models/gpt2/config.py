@@ -25,7 +25,7 @@ _SWITCHES = (
 _DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class GPT2Config(ReferenceConfig):
     """Sizes and options of a GPT-2 model. The defaults are those of the smallest published one.
 

@@ -15,7 +15,7 @@ PADDING = 1
 """Id of the padding token, and the position of padding. Files store it, but it is always 1."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class MPNetConfig(BertConfig):
     """Sizes and options of an MPNet model. The defaults are those of MPNet base.
 

@@ -14,7 +14,7 @@ MODEL_TYPE = "heedful-rnn"
 """Value of ``model_type`` in a ``config.json``."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RnnConfig(TranslatorConfig):
     """Sizes and options of an ``RnnSearch``.
 

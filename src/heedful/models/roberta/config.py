@@ -7,7 +7,7 @@ from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class RobertaConfig(BertConfig):
     """Sizes and options of a RoBERTa model: those of BERT, with other defaults for the token ids.
 

@@ -62,7 +62,7 @@ _PRUNED = {
 _PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class TransformerConfig(TranslatorConfig):
     """Sizes and options of a Transformer. The defaults are those of the paper's base model.
 

@@ -21,7 +21,7 @@ Size = int | tuple[int, int]
 _SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_channels")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ViTConfig(ReferenceConfig):
     """Sizes and options of a ViT model. The defaults are those of ViT base.
 

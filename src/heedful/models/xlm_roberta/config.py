@@ -6,7 +6,7 @@ from typing import ClassVar
 from heedful.models.roberta.config import RobertaConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class XLMRobertaConfig(RobertaConfig):
     """Sizes and options of an XLM-RoBERTa model: those of RoBERTa.
 

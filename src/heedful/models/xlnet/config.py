@@ -22,7 +22,7 @@ USUAL_POSITIONS = 512
 """Sequence length, in tokens, with which the published models were trained."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class XLNetConfig(ReferenceConfig):
     """Sizes and options of an XLNet model. The defaults are those of the large one.
 
@@ -178,7 +178,7 @@ class XLNetConfig(ReferenceConfig):
             values: see ``ReferenceConfig``; ``d_head`` must equal ``d_model`` / ``n_head``.
             where: name of the source, for error messages.
         """
-        config = super(XLNetConfig, cls).from_dict(values, where=where)
+        config = super().from_dict(values, where=where)
         width = config.d_model // config.n_head
         if values.get("d_head", width) != width:
             raise UserError(

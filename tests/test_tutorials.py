@@ -1,0 +1,213 @@
+"""Code in the style of the usual BERT tutorials runs once the import is changed.
+
+Each function is one tutorial's code. It runs with the reference and with heedful, on the same
+folder, and returns what both must agree on.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+
+import heedful
+
+TEXTS = ["the sky is blue, very blue", "green grass", "an apple was red!"]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with a tokenizer and a model that has all weights, saved by heedful."""
+    path = tmp_path_factory.mktemp("tutorials")
+    heedful.BertTokenizer.from_pretrained(tiny_model, model_max_length=40).save_pretrained(path)
+    torch.manual_seed(0)
+    heedful.BertForPreTraining.from_pretrained(tiny_model).save_pretrained(path)
+    return path
+
+
+def classify(library: ModuleType, folder: Path) -> Any:
+    """Fine-tune a classifier for a few steps, freeze its body, and save it."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder, do_lower_case=True)
+    ids, masks = [], []
+    for text in TEXTS:
+        encoded = tokenizer.encode_plus(
+            text,
+            add_special_tokens=True,
+            max_length=40,
+            padding="max_length",
+            truncation=True,
+            return_attention_mask=True,
+            return_token_type_ids=False,
+            return_tensors="pt",
+        )
+        ids.append(encoded["input_ids"])
+        masks.append(encoded["attention_mask"])
+    ids, masks, labels = torch.cat(ids), torch.cat(masks), torch.tensor([0, 1, 1])
+    model = library.BertForSequenceClassification.from_pretrained(
+        folder,
+        num_labels=2,
+        id2label={0: "no", 1: "yes"},
+        label2id={"no": 0, "yes": 1},
+        output_attentions=False,
+        output_hidden_states=False,
+    )
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.linspace(-1, 1, 32).view(2, 16))
+        model.classifier.bias.zero_()
+    for parameter in model.base_model.parameters():
+        parameter.requires_grad = False
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-2, eps=1e-8)
+    scheduler = library.get_linear_schedule_with_warmup(
+        optimizer, num_warmup_steps=0, num_training_steps=4
+    )
+    model.eval()
+    losses = []
+    for _ in range(3):
+        model.zero_grad()
+        result = model(
+            ids, token_type_ids=None, attention_mask=masks, labels=labels, return_dict=True
+        )
+        losses.append(result.loss.item())
+        result.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        scheduler.step()
+    return losses, result.logits, model.config.id2label, model.config.label2id
+
+
+def word_vectors(library: ModuleType, folder: Path) -> Any:
+    """Add up the last hidden states of each token."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder)
+    model = library.BertModel.from_pretrained(folder, output_hidden_states=True)
+    model.eval()
+    tokens = tokenizer.tokenize("[CLS] " + TEXTS[0] + " [SEP]")
+    ids = tokenizer.convert_tokens_to_ids(tokens)
+    with torch.no_grad():
+        outputs = model(torch.tensor([ids]), torch.tensor([[1] * len(tokens)]))
+    hidden_states = outputs[2]
+    layers = torch.stack(hidden_states, dim=0).squeeze(1).permute(1, 0, 2)
+    return list(tokenizer.vocab.keys())[5:9], tokens, len(hidden_states), layers[:, -2:].sum(1)
+
+
+def own_head(library: ModuleType, folder: Path) -> Any:
+    """Put a module of one's own on the pooled output."""
+
+    class Classifier(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bert = library.BertModel.from_pretrained(folder, return_dict=False)
+            self.linear = nn.Linear(self.bert.config.hidden_size, 3)
+            nn.init.constant_(self.linear.weight, 0.1)
+            nn.init.zeros_(self.linear.bias)
+
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            _, pooled = self.bert(input_ids=ids, attention_mask=mask)
+            _, again = self.bert(input_ids=ids, attention_mask=mask, return_dict=False)
+            assert torch.equal(pooled, again)
+            output: torch.Tensor = self.linear(pooled)
+            return output
+
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=40, return_tensors="pt")
+    return Classifier().eval()(batch["input_ids"], batch["attention_mask"])
+
+
+def masked_words(library: ModuleType, folder: Path) -> Any:
+    """Mask some tokens, never special ones, and compute the loss."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder)
+    model = library.BertForMaskedLM.from_pretrained(folder).eval()
+    inputs = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    labels = inputs.input_ids.detach().clone()
+    special = [
+        tokenizer.get_special_tokens_mask(row, already_has_special_tokens=True)
+        for row in labels.tolist()
+    ]
+    chosen = (labels % 3 == 0) & ~torch.tensor(special, dtype=torch.bool)
+    labels[~chosen] = -100
+    inputs["input_ids"][chosen] = tokenizer.convert_tokens_to_ids(tokenizer.mask_token)
+    model.gradient_checkpointing_enable()
+    loss = model(**inputs, labels=labels).loss
+    model.gradient_checkpointing_disable()
+    best = model(**inputs).logits[0].argmax(-1)
+    return loss, tokenizer.decode(best), model.num_parameters()
+
+
+def answers(library: ModuleType, folder: Path) -> Any:
+    """Find an answer's tokens by its characters, and read the answer from the logits."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    question, context = "the sky is?", TEXTS[0]
+    start = context.index("blue")
+    encodings = tokenizer([question], [context], truncation=True, padding=True)
+    positions = [
+        encodings.char_to_token(0, start, sequence_index=1),
+        encodings.char_to_token(0, start + 3, 1),
+        encodings.char_to_token(0, context.index(" "), 1),
+        encodings.char_to_token(0),
+    ]
+    spans = [encodings.token_to_chars(0, position) for position in (0, positions[0])]
+    model = library.BertForQuestionAnswering.from_pretrained(folder).eval()
+    with torch.no_grad():
+        model.qa_outputs.weight.copy_(torch.linspace(-1, 1, 32).view(2, 16))
+        model.qa_outputs.bias.zero_()
+    ids = tokenizer.encode(question, context)
+    second = ids.index(tokenizer.sep_token_id) + 1
+    types = [0] * second + [1] * (len(ids) - second)
+    outputs = model(torch.tensor([ids]), token_type_ids=torch.tensor([types]))
+    tokens = tokenizer.convert_ids_to_tokens(ids)
+    first, last = outputs.start_logits.argmax(), outputs.end_logits.argmax()
+    return positions, spans[0], tuple(spans[1]), tokens, int(first), int(last), outputs.end_logits
+
+
+def words_of_tokens(library: ModuleType, folder: Path) -> Any:
+    """Give each word's label to its first token."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    words, tags = [["green", "grasses"], ["very", "blue", "sky"]], [[1, 2], [0, 0, 2]]
+    inputs = tokenizer(words, truncation=True, is_split_into_words=True)
+    labels = []
+    for i, tag in enumerate(tags):
+        previous, row = None, []
+        for word in inputs.word_ids(batch_index=i):
+            row.append(-100 if word is None or word == previous else tag[word])
+            previous = word
+        labels.append(row)
+    return labels, inputs.tokens(batch_index=1)
+
+
+def attention(library: ModuleType, folder: Path) -> Any:
+    """Return the attention weights of a pair, as a viewer needs them."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder)
+    model = library.BertModel.from_pretrained(folder, output_attentions=True).eval()
+    inputs = tokenizer.encode_plus(*TEXTS[:2], return_tensors="pt")
+    weights = model(inputs["input_ids"], token_type_ids=inputs["token_type_ids"])[-1]
+    rows = tokenizer.build_inputs_with_special_tokens([9, 10], [11])
+    types = tokenizer.create_token_type_ids_from_sequences([9, 10], [11])
+    return weights, rows, types, tokenizer.num_special_tokens_to_add(pair=True)
+
+
+TUTORIALS = [classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention]
+
+
+@pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.__name__)
+def test_it_runs_with_both(folder: Path, tutorial: Callable[[ModuleType, Path], Any]) -> None:
+    ours, theirs = (list(_values(tutorial(lib, folder))) for lib in (heedful, transformers))
+    assert len(ours) == len(theirs)
+    for our, their in zip(ours, theirs, strict=True):
+        if isinstance(their, torch.Tensor):
+            torch.testing.assert_close(our, their, rtol=1e-4, atol=1e-5)
+        elif isinstance(their, float):
+            assert our == pytest.approx(their, rel=1e-4)
+        else:
+            assert our == their
+
+
+def _values(result: Any) -> Iterator[Any]:
+    """Yield the values of nested tuples and lists."""
+    if isinstance(result, tuple | list):
+        for part in result:
+            yield from _values(part)
+    else:
+        yield result
