@@ -1,11 +1,13 @@
 """Option groups that several commands share, and the output to the user."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -21,6 +23,7 @@ from heedful.settings import (
 )
 
 if TYPE_CHECKING:  # rich is imported where it is needed
+    from _typeshed import ReadableBuffer
     from rich.console import Console, Group
     from rich.table import Table
 
@@ -94,6 +97,36 @@ def collector_at_rest() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+class _Unfailing(FileIO):
+    """A file that drops what it cannot write."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write the data, or drop it."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def drop_messages_without_reader() -> None:
+    """Let standard error drop messages that it cannot write, so that none of them stops the work.
+
+    It may be a pipe whose reader has ended, the terminal of a closed window, a file on a full disk,
+    or closed.
+    """
+    if sys.stderr is None:  # closed; ``print`` would take None for standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    buffer = getattr(sys.stderr, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # unbuffered if PYTHONUNBUFFERED is set
+    if type(raw) is FileIO:  # not a console of Windows, or what a test puts here
+        sys.stderr = TextIOWrapper(
+            BufferedWriter(_Unfailing(raw.fileno(), "wb", closefd=False)),
+            encoding=sys.stderr.encoding,
+            errors=sys.stderr.errors,
+            line_buffering=True,
+        )
 
 
 def say(line: str) -> None:
