@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heedful import doctor
 from heedful.cli import run
 from heedful.cli.options import print_table
 from heedful.metrics.tables import comparison_table
@@ -100,3 +102,15 @@ def test_work_goes_on_if_its_messages_can_reach_nobody(
     )
     assert (ended.returncode, ended.stdout) == (0, b"")
     assert (tmp_path / "done").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /dev/full")
+def test_a_result_that_cannot_be_written_is_an_error(
+    capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", dict)
+    with TextIOWrapper(Path("/dev/full").open("wb", buffering=0), write_through=True) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["doctor"]) == 2
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "heedful: standard output: No space left on device\n"

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from io import BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from heedful import settings
 from heedful.errors import escape_controls
+from heedful.files import with_file_name
 from heedful.settings import (
     ColumnSettings,
     DataFormat,
@@ -117,7 +119,9 @@ def drop_messages_without_reader() -> None:
     or closed.
     """
     if sys.stderr is None:  # closed; ``print`` would take None for standard output
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        nowhere = FileIO(os.devnull, "w")
+        sys.stderr = TextIOWrapper(nowhere, encoding="utf-8", errors="backslashreplace")
+        return
     buffer = getattr(sys.stderr, "buffer", None)
     raw = getattr(buffer, "raw", buffer)  # unbuffered if PYTHONUNBUFFERED is set
     if type(raw) is FileIO:  # not a console of Windows, or what a test puts here
@@ -137,7 +141,8 @@ def say(line: str) -> None:
 def show(line: str) -> None:
     """Print a result unchanged; on a terminal, make control characters visible."""
     terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
-    print(escape_controls(line) if terminal else line, flush=True)  # the next line may take long
+    with with_file_name(Path("standard output")):
+        print(escape_controls(line) if terminal else line, flush=True)  # the next may take long
 
 
 def print_table(tables: "Group") -> None:
