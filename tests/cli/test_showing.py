@@ -1,11 +1,17 @@
 """What a terminal is shown of results, and what a file or a pipe gets."""
 
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from heedful import doctor
 from heedful.cli import run
 from heedful.cli.options import print_table
 from heedful.metrics.tables import comparison_table
@@ -52,3 +58,59 @@ def test_a_narrow_terminal_loses_no_digit(capsys: Out, monkeypatch: pytest.Monke
         shown = capsys.readouterr().err
         assert numbers <= {*shown.split()}
         assert len(shown.splitlines()) == lines
+
+
+_WORKING = """
+import sys
+from pathlib import Path
+from heedful import cli
+
+def work(*words, **options):
+    cli.say("begun")
+    cli.say("nearly done")
+    Path(sys.argv[1]).touch()
+
+cli.app = work
+cli.main()
+"""
+
+
+def _without_reader() -> dict[str, Any]:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return {"stderr": os.fdopen(writer, "wb")}
+
+
+def _on_full_disk() -> dict[str, Any]:
+    return {"stderr": Path("/dev/full").open("wb")}
+
+
+def _closed() -> dict[str, Any]:
+    return {"preexec_fn": lambda: os.close(2)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("broken", [_without_reader, _on_full_disk, _closed])
+def test_work_goes_on_if_its_messages_can_reach_nobody(
+    tmp_path: Path, broken: Callable[[], dict[str, Any]], unbuffered: str
+) -> None:
+    command = [sys.executable, "-c", _WORKING, str(tmp_path / "done")]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    ended = subprocess.run(
+        command, check=False, timeout=120, stdout=subprocess.PIPE, env=environment, **broken()
+    )
+    assert (ended.returncode, ended.stdout) == (0, b"")
+    assert (tmp_path / "done").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /dev/full")
+def test_a_result_that_cannot_be_written_is_an_error(
+    capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", dict)
+    with TextIOWrapper(Path("/dev/full").open("wb", buffering=0), write_through=True) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["doctor"]) == 2
+        monkeypatch.undo()
+    assert capsys.readouterr().err == "heedful: standard output: No space left on device\n"

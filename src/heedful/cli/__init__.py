@@ -22,7 +22,7 @@ from heedful.cli.arguments import (
     with_dashes,
     with_home,
 )
-from heedful.cli.options import put_help_on_one_line, say
+from heedful.cli.options import drop_messages_without_reader, put_help_on_one_line, say
 from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
 from heedful.training.interrupt import interrupted_by_signals
 
@@ -65,6 +65,7 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         # JSON is UTF-8 on every terminal, and this is its escape for a lone surrogate.
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    drop_messages_without_reader()
     options, texts = split_options(sys.argv[1:])
     debug = "--debug" in options
     with interrupted_by_signals():  # removes partly written files

@@ -1,17 +1,21 @@
 """Option groups that several commands share, and the output to the user."""
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from io import BufferedWriter, FileIO, TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from heedful import settings
 from heedful.errors import escape_controls
+from heedful.files import with_file_name
 from heedful.settings import (
     ColumnSettings,
     DataFormat,
@@ -21,6 +25,7 @@ from heedful.settings import (
 )
 
 if TYPE_CHECKING:  # rich is imported where it is needed
+    from _typeshed import ReadableBuffer
     from rich.console import Console, Group
     from rich.table import Table
 
@@ -96,6 +101,38 @@ def collector_at_rest() -> Iterator[None]:
         gc.enable()
 
 
+class _Unfailing(FileIO):
+    """A file that drops what it cannot write."""
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write the data, or drop it."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def drop_messages_without_reader() -> None:
+    """Let standard error drop messages that it cannot write, so that none of them stops the work.
+
+    It may be a pipe whose reader has ended, the terminal of a closed window, a file on a full disk,
+    or closed.
+    """
+    if sys.stderr is None:  # closed; ``print`` would take None for standard output
+        nowhere = FileIO(os.devnull, "w")
+        sys.stderr = TextIOWrapper(nowhere, encoding="utf-8", errors="backslashreplace")
+        return
+    buffer = getattr(sys.stderr, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # unbuffered if PYTHONUNBUFFERED is set
+    if type(raw) is FileIO:  # not a console of Windows, or what a test puts here
+        sys.stderr = TextIOWrapper(
+            BufferedWriter(_Unfailing(raw.fileno(), "wb", closefd=False)),
+            encoding=sys.stderr.encoding,
+            errors=sys.stderr.errors,
+            line_buffering=True,
+        )
+
+
 def say(line: str) -> None:
     """Print a message to standard error; results go to standard output."""
     print(escape_controls(line), file=sys.stderr, flush=True)
@@ -104,7 +141,8 @@ def say(line: str) -> None:
 def show(line: str) -> None:
     """Print a result unchanged; on a terminal, make control characters visible."""
     terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
-    print(escape_controls(line) if terminal else line, flush=True)  # the next line may take long
+    with with_file_name(Path("standard output")):
+        print(escape_controls(line) if terminal else line, flush=True)  # the next may take long
 
 
 def print_table(tables: "Group") -> None:
