@@ -16,6 +16,7 @@ from heedful.tokens.folder import (
     added_token_entries,
     check_config,
     checked_value,
+    content_of,
     input_names,
     json_part,
     read_files,
@@ -303,6 +304,8 @@ def holds(folder: Path, kind: UnigramKind) -> bool:
     if model := json_part(files, "model", "Unigram"):
         entries = checked_value(files.compiled_path, model, "vocab", (list,)) or []
         tokens = [str(entry[0]) for entry in entries if isinstance(entry, list) and entry]
+        added = checked_value(files.compiled_path, files.compiled, "added_tokens", (list,)) or []
+        tokens += map(str, map(content_of, added))  # where DeBERTa v2's has its mask token
     elif (folder / kind.file).is_file():
         tokens, _ = _laid_out(read_model(folder / kind.file), kind)
     else:
