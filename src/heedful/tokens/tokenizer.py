@@ -17,6 +17,7 @@ from heedful.tokens.encoding import (
     as_tensors,
     encoding_of,
     pad_values,
+    tensors_in,
 )
 from heedful.tokens.folder import TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
@@ -307,7 +308,7 @@ class ModelTokenizer:
             max_length: see `__call__`.
             pad_to_multiple_of: see `__call__`.
             return_attention_mask: whether to add a missing ``attention_mask``.
-            return_tensors: see `__call__`.
+            return_tensors: see `__call__`; by default, tensors if the ids are tensors.
 
         Raises:
             UserError: ``input_ids`` are missing, or an argument is invalid.
@@ -323,7 +324,8 @@ class ModelTokenizer:
             model_max_length=self.model_max_length,
         )
         values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
-        return Encoding(values if return_tensors is None else as_tensors(values, return_tensors))
+        kind = return_tensors or tensors_in(encoded_inputs)
+        return Encoding(values if kind is None else as_tensors(values, kind))
 
     # Conversion between tokens, ids and text.
 
