@@ -63,6 +63,23 @@ def test_any_switches(toy_roberta: RobertaTokenizer, tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("special", [*product((False, True), repeat=3)], ids=str)
+def test_tokens_that_are_the_same_in_normalized_text(
+    tmp_path: Path, special: tuple[bool, ...]
+) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder("albert", folder := tmp_path / "albert")
+    theirs = transformers.AlbertTokenizerFast.from_pretrained(folder)
+    for token, flag in zip(("Foo", "foo", "FOO"), special, strict=True):
+        added = tokenizers.AddedToken(token, normalized=True, special=flag)
+        theirs.add_tokens([added], special_tokens=flag)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load_tokenizer(tmp_path / "theirs")
+    for text in ("a foo", "Foo", "FOO, foo"):
+        assert ours.encode(text) == theirs.encode(text)
+
+
 def test_what_touches_a_word() -> None:
     tokenizers = pytest.importorskip("tokenizers")
     learner: Any = tokenizers.Tokenizer(tokenizers.models.BPE())

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -116,6 +117,36 @@ def test_pad_takes_tensors_and_keeps_the_rest(uncased: BertTokenizer) -> None:
     assert padded.label.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize(
+    "labels", [[0.5, 1.0], [[0.5, 1.0], [0.0, 1.0]], [1, 0], [True, False]], ids=str
+)
+@pytest.mark.parametrize("kind", ["pt", "np"])
+def test_pad_does_not_round_labels(
+    uncased: BertTokenizer, reference: Any, labels: list[Any], kind: str
+) -> None:
+    features = [{"input_ids": [2, 3], "labels": label} for label in labels]
+    found = uncased.pad(features, return_tensors=kind)["labels"]
+    expected = reference.pad(features, return_tensors=kind)["labels"]
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist() == labels
+
+
+@pytest.mark.parametrize("make", [torch.tensor, np.array])
+def test_pad_makes_tensors_of_tensors(uncased: BertTokenizer, reference: Any, make: Any) -> None:
+    features = [{"input_ids": make([2, 5, 3]), "label": 1}, {"input_ids": make([2, 3]), "label": 0}]
+    batch = {"input_ids": make([[2, 3], [5, 3]])}
+    one = [{"input_ids": make([2, 3])}] if make is torch.tensor else []  # not an array there
+    for rows in (features, batch, *one):
+        found, expected = uncased.pad(rows), reference.pad(copy.deepcopy(rows))
+        assert set(found) == set(expected)
+        for name in found:
+            assert type(found[name]) is type(expected[name])
+            assert found[name].dtype == expected[name].dtype
+            assert found[name].tolist() == expected[name].tolist()
+    listed = uncased.pad([{"input_ids": [2, 3]}, {"input_ids": [2]}])
+    assert listed.input_ids == [[2, 3], [2, 0]]
+
+
 def test_what_pad_refuses(uncased: BertTokenizer) -> None:
     with pytest.raises(UserError, match="no 'input_ids' among label"):
         uncased.pad([{"label": 1}])
@@ -123,4 +154,6 @@ def test_what_pad_refuses(uncased: BertTokenizer) -> None:
         uncased.pad(FEATURES, padding="long")
     with pytest.raises(UserError, match="not made from text"):
         uncased.pad(FEATURES).word_ids()
+    with pytest.raises(UserError, match=re.escape("text: ['a'] make no tensor")):
+        uncased.pad([{"input_ids": [2, 3], "text": "a"}], return_tensors="pt")
     assert dict(uncased.pad([])) == {"input_ids": [], "attention_mask": []}

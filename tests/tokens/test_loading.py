@@ -136,6 +136,18 @@ def test_a_tokenizer_in_one_file_is_told_by_its_model(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
+def test_a_mask_may_be_an_added_token(tmp_path: Path) -> None:
+    """As in DeBERTa v2's and v3's file, which has no piece for it."""
+    pieces = [[token, 0.0] for token in ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "a")]
+    compiled = {"model": {"type": "Unigram", "vocab": pieces}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(compiled))
+    with pytest.raises(UserError, match="no tokenizer in it"):
+        kind_of(tmp_path)
+    added = [{"id": 5, "content": "[MASK]", "special": True}]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(compiled | {"added_tokens": added}))
+    assert kind_of(tmp_path).classes[0] == "DebertaV2Tokenizer"
+
+
 def test_a_model_may_read_the_pieces_of_another_family(tmp_path: Path) -> None:
     """As multilingual BERTs read XLM-RoBERTa's, whose folders name the general class."""
     compiled = tmp_path / "tokenizer.json"

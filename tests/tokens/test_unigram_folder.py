@@ -142,6 +142,21 @@ def test_what_is_wrong_is_said(contents: bytes, message: str) -> None:
         parse_model(contents, source="x.model")
 
 
+def test_another_unknown_token_than_the_model_s_is_refused(folder: Path, tmp_path: Path) -> None:
+    # The reference gives unknown text the model's token, whatever the folder says.
+    config = {"tokenizer_class": "AlbertTokenizer", "unk_token": "b"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="its unknown token is '<unk>', not 'b'"):
+        load_tokenizer(folder)
+    other = tmp_path / "xlm"
+    other.mkdir()
+    (other / "sentencepiece.bpe.model").write_bytes(spiece.contents(PIECES[1:], unknown_id=0))
+    config = {"tokenizer_class": "XLMRobertaTokenizer", "unk_token": "b"}
+    (other / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="its unknown token is '<unk>', not 'b'"):
+        load_tokenizer(other)
+
+
 def test_a_missing_file_and_damaged_rules_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"spiece.model: no such file"):
         read_model(tmp_path / "spiece.model")

@@ -2,7 +2,8 @@
 
 The rules follow ``tokenizers``. Of several matches at one position, the longest wins. A token may
 absorb the white space around it, or match only as a whole word. Tokens that are marked as
-normalized are matched last, in the text between the others.
+normalized are matched last, in the text between the others. Of those with the same normalized text,
+a special one wins, then the one with the lower id.
 """
 
 import re
@@ -48,7 +49,8 @@ class AddedTokens:
         self.ids = vocabulary.added_ids()
         """Added token -> its id."""
         early = {token: token for token in self.ids if token not in special.normalized}
-        late = {rewrite(token): token for token in self.ids if token in special.normalized}
+        order = sorted(self.ids, key=lambda token: (token in special.ordinary, self.ids[token]))
+        late = {rewrite(token): token for token in reversed(order) if token in special.normalized}
         late.pop("", None)
         self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
         self._find_start = _starts((*early, *late)).search

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from heedful.errors import UserError, did_you_mean
+from heedful.errors import MAX_NAME_LENGTH, UserError, did_you_mean, shorten
 from heedful.tokens.columns import padded_lengths
 from heedful.tokens.origin import Origin
 from heedful.tokens.plan import RowPlan
@@ -155,13 +155,16 @@ def encoding_of(
     return Encoding(items, origin)
 
 
-def pad_values(
+def pad_encodings(
     encodings: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     plan: RowPlan,
+    *,
     pad_token_id: int,
     attention_mask: bool,
-) -> dict[str, Any]:
+    tensors: Tensors | None,
+) -> Encoding:
     """Pad encodings; see `BertTokenizer.pad`."""
+    tensors = tensors or _tensors_in(encodings)
     if not isinstance(encodings, Mapping):
         names = list(encodings[0]) if encodings else ["input_ids"]
         encodings = {name: [item[name] for item in encodings] for name in names}
@@ -189,7 +192,7 @@ def pad_values(
                 plan.layout.padded(row, [fill_value] * (width - len(row))) for row in unpadded
             ]
             values[name] = padded[0] if single else padded
-    return values
+    return Encoding(values if tensors is None else as_tensors(values, tensors))
 
 
 def _as_list(value: Any) -> Any:
@@ -199,24 +202,45 @@ def _as_list(value: Any) -> Any:
     return [_as_list(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _tensors_in(encodings: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Tensors | None:
+    """Return the kind of tensors that hold the ids of encodings; None for lists."""
+    first = encodings if isinstance(encodings, Mapping) else next(iter(encodings), {})
+    ids = first.get("input_ids")
+    row = ids[0] if isinstance(ids, list | tuple) and ids else ids
+    if not hasattr(row, "tolist"):
+        return None
+    return "np" if type(row).__module__ == "numpy" else "pt"
+
+
 def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
-    """Convert lists or arrays to int64 torch tensors or numpy arrays.
+    """Convert lists or arrays to torch tensors or numpy arrays, whole numbers to int64.
 
     Raises:
-        UserError: rows differ in length, or ``kind`` is neither ``"pt"`` nor ``"np"``.
+        UserError: rows differ in length, an item has no numbers, or ``kind`` is neither ``"pt"``
+            nor ``"np"``.
     """
+    import numpy
+
+    if kind not in ("pt", "np"):
+        raise UserError(f"return_tensors {kind!r}: must be 'pt', 'np' or None")
+    arrays = {}
     for name, rows in values.items():
         if isinstance(rows, list):
             _check_lengths(name, [len(row) for row in rows if isinstance(row, list)])
-    if kind == "pt":
-        import torch
-
-        return {name: torch.as_tensor(rows, dtype=torch.int64) for name, rows in values.items()}
+        array = numpy.asarray(rows)
+        if array.dtype.kind not in "biuf":
+            raise UserError(f"{name}: {shorten(repr(rows), MAX_NAME_LENGTH)} make no tensor")
+        if array.dtype.kind in "iu" or not array.size:  # an empty list would be one of floats
+            array = array.astype(numpy.int64, copy=False)
+        arrays[name] = array
     if kind == "np":
-        import numpy
+        return arrays
+    import torch
 
-        return {name: numpy.asarray(rows, dtype=numpy.int64) for name, rows in values.items()}
-    raise UserError(f"return_tensors {kind!r}: must be 'pt', 'np' or None")
+    return {
+        name: torch.as_tensor(array, dtype=torch.float32 if array.dtype.kind == "f" else None)
+        for name, array in arrays.items()
+    }
 
 
 def _check_lengths(name: str, lengths: Sequence[int]) -> None:

@@ -137,7 +137,10 @@ KINDS = (
         classes=(unigram_folder.DEBERTA_V2.name,),
         model_types=("deberta-v2",),
         compiled="Unigram",
-        is_in=lambda folder: (folder / unigram_folder.DEBERTA_V2.file).is_file(),
+        is_in=lambda folder: (
+            (folder / unigram_folder.DEBERTA_V2.file).is_file()
+            or unigram_folder.holds(folder, unigram_folder.DEBERTA_V2)
+        ),
     ),
     TokenizerKind(
         read=TranslationTokenizer.from_pretrained,

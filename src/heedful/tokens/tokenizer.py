@@ -10,7 +10,7 @@ from heedful.scripts import remove_extra_spaces
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import as_ints, clean_up_spaces
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
-from heedful.tokens.encoding import Encoding, Tensors, as_tensors, encoding_of, pad_values
+from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
 from heedful.tokens.folder import TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
@@ -327,7 +327,7 @@ class ModelTokenizer:
             max_length: see `__call__`.
             pad_to_multiple_of: see `__call__`.
             return_attention_mask: whether to add a missing ``attention_mask``.
-            return_tensors: see `__call__`.
+            return_tensors: see `__call__`; by default, tensors if the ids are tensors.
 
         Raises:
             UserError: ``input_ids`` are missing, or an argument is invalid.
@@ -342,8 +342,13 @@ class ModelTokenizer:
             layout=self.layout.without_special_tokens(),
             model_max_length=self.model_max_length,
         )
-        values = pad_values(encoded_inputs, plan, self.pad_token_id, return_attention_mask)
-        return Encoding(values if return_tensors is None else as_tensors(values, return_tensors))
+        return pad_encodings(
+            encoded_inputs,
+            plan,
+            pad_token_id=self.pad_token_id,
+            attention_mask=return_attention_mask,
+            tensors=return_tensors,
+        )
 
     # Conversion between tokens, ids and text.
 

@@ -16,6 +16,7 @@ from heedful.tokens.folder import (
     added_token_entries,
     check_config,
     checked_value,
+    content_of,
     input_names,
     json_part,
     read_files,
@@ -303,6 +304,8 @@ def holds(folder: Path, kind: UnigramKind) -> bool:
     if model := json_part(files, "model", "Unigram"):
         entries = checked_value(files.compiled_path, model, "vocab", (list,)) or []
         tokens = [str(entry[0]) for entry in entries if isinstance(entry, list) and entry]
+        added = checked_value(files.compiled_path, files.compiled, "added_tokens", (list,)) or []
+        tokens += map(str, map(content_of, added))  # where DeBERTa v2's has its mask token
     elif (folder / kind.file).is_file():
         tokens, _ = _laid_out(read_model(folder / kind.file), kind)
     else:
@@ -315,7 +318,9 @@ def _of_model(
 ) -> Recipe:
     model = read_model(path)
     tokens, scores = _laid_out(model, kind)
-    vocabulary = _vocabulary(files, tokens, str(path), kind)
+    # fairseq's tokens have the unknown one of the class, wherever the file has its own.
+    unknown = kind.special.unk_token if kind.fairseq else model.pieces[model.unknown_id]
+    vocabulary = _vocabulary(files, tokens, str(path), kind, unknown)
     special, added = vocabulary.special, vocabulary.added_ids()
     kinds = dict(zip(model.pieces, model.kinds, strict=True))
     control, ordinary = (
@@ -349,12 +354,7 @@ def _of_model(
 def _of_compiled(files: TokenizerFiles, kind: UnigramKind) -> Recipe:
     path = files.compiled_path
     tokens, scores = read_scores(files)
-    vocabulary = _vocabulary(files, tokens, str(path), kind)
-    unknown = unknown_token(files)
-    if unknown != vocabulary.special.unk_token:
-        raise UserError(
-            f"{path}: its unknown token is {unknown!r}, not {vocabulary.special.unk_token!r}"
-        )
+    vocabulary = _vocabulary(files, tokens, str(path), kind, unknown_token(files))
     check_layout(files, kind.layout(vocabulary), vocabulary.ids)
     model = files.compiled["model"]
     return Recipe(
@@ -407,12 +407,16 @@ def _steps(
 
 
 def _vocabulary(
-    files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind
+    files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind, unknown: str
 ) -> Vocabulary:
-    """Return the vocabulary, with added tokens at the end."""
-    return read_special(
+    """Return the vocabulary, with added tokens at the end; check the unknown token."""
+    vocabulary = read_special(
         files, tokens, source=source, defaults=kind.special, refused=(), ordinary=True
     )
+    named = vocabulary.special.unk_token
+    if named != unknown:
+        raise UserError(f"{source}: its unknown token is {unknown!r}, not {named!r}")
+    return vocabulary
 
 
 def write_folder(
