@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from heedful.models import forwards, pretraining
 from heedful.models.bert.config import BertConfig
-from heedful.models.bert.names import PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.with_head import ModelWithHead
@@ -19,7 +18,7 @@ class BertModel(Encoder):
     """
 
     config: BertConfig
-    prefix = PREFIX
+    prefix = "bert"
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)

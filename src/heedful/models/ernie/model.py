@@ -12,7 +12,6 @@ from heedful.models.bert.model import (
 )
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.ernie.config import ErnieConfig
-from heedful.models.ernie.names import PREFIX
 from heedful.models.heads import PreTrainingHead, SequenceHead
 from heedful.models.with_head import ModelWithHead
 
@@ -26,7 +25,7 @@ class ErnieModel(Encoder):
     """
 
     config: ErnieConfig
-    prefix = PREFIX
+    prefix = "ernie"
 
     def __init__(self, config: ErnieConfig, add_pooling_layer: bool = True) -> None:
         num_tasks = config.task_type_vocab_size if config.use_task_id else 0

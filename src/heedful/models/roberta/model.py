@@ -6,8 +6,13 @@ from heedful.models import forwards
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.roberta.config import RobertaConfig
-from heedful.models.roberta.names import IN_FILES, PREFIX
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = {
+    "lm_head.transform.dense": "lm_head.dense",
+    "lm_head.transform.LayerNorm": "lm_head.layer_norm",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class RobertaModel(Encoder):
@@ -21,8 +26,8 @@ class RobertaModel(Encoder):
     """
 
     config: RobertaConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "roberta"
+    file_names = _IN_FILES
 
     def __init__(self, config: RobertaConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)

@@ -67,7 +67,7 @@ class XLNetModel(Body):
 
     config: XLNetConfig
     embeddings: StreamEmbeddings
-    prefix = names.PREFIX
+    prefix = "transformer"
     file_names = names.IN_FILES
     packing_token = "last"
 
