@@ -50,9 +50,10 @@ class BertForNextSentencePrediction(ModelWithHead):
     """
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = SequenceHead(config.hidden_size, 2, problem_type="single_label_classification")
         super().__init__(body, head, at="cls.seq_relationship")
 
@@ -136,9 +137,10 @@ class BertForPreTraining(ModelWithHead):
     """BERT with its two pre-training heads: masked language model and next sentence."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = PreTrainingHead(language_head(config), config.hidden_size)
         super().__init__(body, head, at="cls")
 
