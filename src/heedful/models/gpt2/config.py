@@ -13,6 +13,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.encoder_config import Alias
 
 _SUMMARIES = ("last", "first", "mean", "cls_index")
 
@@ -104,6 +105,15 @@ class GPT2Config(ReferenceConfig):
     tie_word_embeddings: bool = True
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
+    max_position_embeddings = Alias[int]("n_positions")
+    hidden_size = Alias[int]("n_embd")
+    num_hidden_layers = Alias[int]("n_layer")
+    num_attention_heads = Alias[int]("n_head")
+    hidden_act = Alias[str]("activation_function")
+    hidden_dropout_prob = Alias[float]("resid_pdrop")
+    attention_probs_dropout_prob = Alias[float]("attn_pdrop")
+    layer_norm_eps = Alias[float]("layer_norm_epsilon")
+
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
         if self.n_inner is not None:
@@ -124,54 +134,14 @@ class GPT2Config(ReferenceConfig):
         self.complete(self.n_layer, self.n_head)
 
     @property
-    def max_position_embeddings(self) -> int:
-        """``n_positions``."""
-        return self.n_positions
-
-    @property
-    def hidden_size(self) -> int:
-        """``n_embd``."""
-        return self.n_embd
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        """``n_head``."""
-        return self.n_head
-
-    @property
     def intermediate_size(self) -> int:
         """``n_inner``, or its default."""
         return 4 * self.n_embd if self.n_inner is None else self.n_inner
 
     @property
-    def hidden_act(self) -> str:
-        """``activation_function``."""
-        return self.activation_function
-
-    @property
-    def hidden_dropout_prob(self) -> float:
-        """``resid_pdrop``."""
-        return self.resid_pdrop
-
-    @property
-    def attention_probs_dropout_prob(self) -> float:
-        """``attn_pdrop``."""
-        return self.attn_pdrop
-
-    @property
     def head_dropout(self) -> float:
         """Dropout before a token classifier."""
         return 0.1 if self.classifier_dropout is None else self.classifier_dropout
-
-    @property
-    def layer_norm_eps(self) -> float:
-        """``layer_norm_epsilon``."""
-        return self.layer_norm_epsilon
 
     @property
     def is_decoder(self) -> bool:

@@ -14,6 +14,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
 
 _ATTENTION = ("bi", "uni")
@@ -102,6 +103,14 @@ class XLNetConfig(ReferenceConfig):
     tie_word_embeddings: bool = True
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
+    hidden_size = Alias[int]("d_model")
+    num_hidden_layers = Alias[int]("n_layer")
+    num_attention_heads = Alias[int]("n_head")
+    intermediate_size = Alias[int]("d_inner")
+    hidden_act = Alias[str]("ff_activation")
+    hidden_dropout_prob = Alias[float]("dropout")
+    attention_probs_dropout_prob = Alias[float]("dropout")
+
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
         check_sizes(self, ("start_n_top", "end_n_top"))
@@ -129,41 +138,6 @@ class XLNetConfig(ReferenceConfig):
     def max_position_embeddings(self) -> int:
         """Safeguard only: distances are computed, so a sequence may have any length."""
         return 2**16
-
-    @property
-    def hidden_size(self) -> int:
-        """``d_model``."""
-        return self.d_model
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        """``n_head``."""
-        return self.n_head
-
-    @property
-    def intermediate_size(self) -> int:
-        """``d_inner``."""
-        return self.d_inner
-
-    @property
-    def hidden_act(self) -> str:
-        """``ff_activation``."""
-        return self.ff_activation
-
-    @property
-    def hidden_dropout_prob(self) -> float:
-        """``dropout``."""
-        return self.dropout
-
-    @property
-    def attention_probs_dropout_prob(self) -> float:
-        """``dropout``."""
-        return self.dropout
 
     @property
     def type_vocab_size(self) -> int:
