@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from heedful.errors import UserError, check_known, did_you_mean, join_names, unknown_name
 from heedful.files import read_json
@@ -170,23 +170,7 @@ def check_booleans(config: object, names: Iterable[str]) -> None:
             raise UserError(f"{name} is {getattr(config, name)!r}; it must be true or false")
 
 
-class HasLabels(Protocol):
-    """Configuration fields about the outputs of a classifier."""
-
-    @property
-    def num_labels(self) -> int:
-        """Number of outputs; 0 takes the size of ``id2label``, or 2 if that is empty."""
-
-    @property
-    def id2label(self) -> dict[int, str]:
-        """Name of each output."""
-
-    @property
-    def problem_type(self) -> str | None:
-        """One of ``PROBLEM_TYPES``, or None."""
-
-
-def complete_labels(config: HasLabels) -> None:
+def complete_labels(config: "ReferenceConfig") -> None:
     """Complete and check the label fields of a configuration; the last step of its construction.
 
     Raises:

@@ -111,12 +111,12 @@ def choose(
         raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
     output = classify(
         self,
-        _flat(input_ids),
-        _flat(attention_mask),
-        _flat(token_type_ids),
-        task_type_ids=_flat(task_type_ids),
-        position_ids=_flat(position_ids),
-        inputs_embeds=_flat(inputs_embeds),
+        flat_choices(input_ids),
+        flat_choices(attention_mask),
+        flat_choices(token_type_ids),
+        task_type_ids=flat_choices(task_type_ids),
+        position_ids=flat_choices(position_ids),
+        inputs_embeds=flat_choices(inputs_embeds),
         head_mask=head_mask,
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
@@ -326,10 +326,9 @@ def language_logits(
     )
 
 
-def _flat(tensor: Tensor | None) -> Tensor | None:
-    return (
-        None if tensor is None else reshape_with_host_copy(tensor, -1, *tensor.shape[2:])
-    )  # (B * C, ...)
+def flat_choices(tensor: Tensor | None) -> Tensor | None:
+    """Return the texts of all choices in one batch. Shape (B * C, ...)."""
+    return None if tensor is None else reshape_with_host_copy(tensor, -1, *tensor.shape[2:])
 
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:

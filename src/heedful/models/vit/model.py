@@ -66,10 +66,6 @@ class ViTModel(Body):
             self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
         initialise(self, config.initializer_range)
 
-    def why_not_compiled(self) -> str | None:
-        """Return None, since the blocks have a compiled form."""
-        return None
-
     def get_input_embeddings(self) -> nn.Embedding:
         """Raise an error, since patches have no embedding table.
 

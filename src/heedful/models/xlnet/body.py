@@ -88,10 +88,6 @@ class XLNetModel(Body):
         for block in self.encoder.blocks:  # this bias is initialised like a weight
             nn.init.normal_(block.attention.self.query.bias, std=config.initializer_range)
 
-    def why_not_compiled(self) -> str | None:
-        """Return None, since the blocks have a compiled form."""
-        return None
-
     @property
     def default_length(self) -> int:
         """Default sequence length in tokens."""
