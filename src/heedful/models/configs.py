@@ -99,7 +99,13 @@ def from_keys(
 
 
 def check_numbers(
-    config: object, names: Iterable[str], kind: type, *, low: float = 0, below: float = math.inf
+    config: object,
+    names: Iterable[str],
+    kind: type,
+    *,
+    low: float = 0,
+    below: float = math.inf,
+    optional: bool = False,
 ) -> None:
     """Check that fields are numbers of the given type and in range.
 
@@ -109,6 +115,7 @@ def check_numbers(
         kind: ``int``, or ``float``, which also allows integers.
         low: smallest allowed value.
         below: exclusive upper bound.
+        optional: whether None is allowed.
 
     Raises:
         UserError: a field has the wrong type or is out of range.
@@ -116,6 +123,8 @@ def check_numbers(
     kinds = (int,) if kind is int else (int, float)
     for name in names:
         value = getattr(config, name)
+        if optional and value is None:
+            continue
         if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value < below:
             expected = "an integer" if kind is int else "a number"
             limit = "" if below == math.inf else f" and below {below}"

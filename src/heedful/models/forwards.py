@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -105,10 +106,7 @@ def choose(
     Raises:
         UserError: an argument has a wrong shape, dtype or value.
     """
-    choices = input_ids if input_ids is not None else inputs_embeds
-    if choices is None or choices.ndim < 3:
-        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
-        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    shape = check_choices(input_ids, inputs_embeds)
     output = classify(
         self,
         flat_choices(input_ids),
@@ -121,7 +119,7 @@ def choose(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    logits = output.logits.view(shape[:2])  # (B, C)
     loss = None if labels is None else mean(class_loss(logits, labels))
     return replace(output, logits=logits, loss=loss)
 
@@ -324,6 +322,19 @@ def language_logits(
         cross_attentions=encoded.cross_attentions,
         positions=positions,
     )
+
+
+def check_choices(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> torch.Size:
+    """Return the shape of the choices, (B, C, S, ...).
+
+    Raises:
+        UserError: there are none, or they have too few dimensions.
+    """
+    choices = input_ids if input_ids is not None else inputs_embeds
+    if choices is None or choices.ndim < 3:
+        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
+        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    return choices.shape
 
 
 def flat_choices(tensor: Tensor | None) -> Tensor | None:

@@ -86,8 +86,7 @@ class DistilBertConfig(ReferenceConfig):
         check_booleans(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range",), float)
         check_numbers(self, _DROPOUTS, float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "dim", "n_heads")
         if self.sinusoidal_pos_embds and self.dim % 2:
             raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")

@@ -122,10 +122,8 @@ class GPT2Config(ReferenceConfig):
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
         dropouts = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "summary_first_dropout")
         check_numbers(self, dropouts, float, below=1)
-        if self.classifier_dropout is not None:
-            check_numbers(self, ("classifier_dropout",), float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("classifier_dropout",), float, below=1, optional=True)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "n_embd", "n_head")
         check_name(self, "activation_function", ACTIVATIONS)
         check_name(self, "summary_type", _SUMMARIES)

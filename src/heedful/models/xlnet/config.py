@@ -115,15 +115,12 @@ class XLNetConfig(ReferenceConfig):
         check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
         check_sizes(self, ("start_n_top", "end_n_top"))
         check_numbers(self, ("clamp_len",), int, low=-1)
-        for name in ("mem_len", "reuse_len"):
-            if getattr(self, name) is not None:
-                check_numbers(self, (name,), int)
+        check_numbers(self, ("mem_len", "reuse_len"), int, optional=True)
         switches = ("untie_r", "use_mems_eval", "use_mems_train", "bi_data", "same_length")
         check_booleans(self, (*switches, "summary_use_proj", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "d_model", "n_head")
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.models import heads
-from heedful.models.forwards import flat_choices, mean
+from heedful.models.forwards import check_choices, flat_choices, mean
 from heedful.models.labels import class_loss
 from heedful.models.outputs import (
     XLNetModelOutput,
@@ -107,10 +107,7 @@ def choose(
     Raises:
         UserError: an argument has a wrong shape, type or value.
     """
-    choices = input_ids if input_ids is not None else inputs_embeds
-    if choices is None or choices.ndim < 3:
-        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
-        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    shape = check_choices(input_ids, inputs_embeds)
     output = classify(
         self,
         flat_choices(input_ids),
@@ -126,7 +123,7 @@ def choose(
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    logits = output.logits.view(shape[:2])  # (B, C)
     loss = None if labels is None else mean(class_loss(logits, labels))
     return replace(output, logits=logits, loss=loss)
 
