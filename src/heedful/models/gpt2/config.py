@@ -14,8 +14,7 @@ from heedful.models.configs import (
     check_sizes,
 )
 from heedful.models.encoder_config import Alias
-
-_SUMMARIES = ("last", "first", "mean", "cls_index")
+from heedful.models.heads import SUMMARIES
 
 _SWITCHES = (
     *("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"),
@@ -126,7 +125,7 @@ class GPT2Config(ReferenceConfig):
         check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "n_embd", "n_head")
         check_name(self, "activation_function", ACTIVATIONS)
-        check_name(self, "summary_type", _SUMMARIES)
+        check_name(self, "summary_type", SUMMARIES)
         if self.summary_activation:
             check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
