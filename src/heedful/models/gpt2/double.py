@@ -17,7 +17,7 @@ from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear
 from heedful.models.forwards import check_choices, flat_choices, language_logits, mean
 from heedful.models.gpt2.config import GPT2Config
-from heedful.models.heads import LanguageHead, last_positions
+from heedful.models.heads import LanguageHead, summarised
 from heedful.models.labels import class_loss
 from heedful.models.outputs import BertModelOutput, Output
 from heedful.models.with_head import ModelWithHead
@@ -75,18 +75,8 @@ class ChoiceSummary(nn.Module):
         return vectors if self.activation is None else self.activation(vectors)
 
     def _vectors(self, hidden: Tensor, real: Tensor | None, tokens: Tensor | None) -> Tensor:
-        if self.kind == "first":
-            return hidden[:, 0]
-        if self.kind == "mean":
-            if real is None:
-                return hidden.mean(1)
-            weights = real.ne(0).to(hidden.dtype)[..., None]
-            return (hidden * weights).sum(1) / weights.sum(1)
-        if tokens is None or self.kind == "last":
-            last = hidden.shape[1] - 1
-            tokens = torch.full((len(hidden),), last, device=hidden.device)
-            if real is not None:
-                tokens = last_positions(real.ne(0))
+        if tokens is None or self.kind != "cls_index":
+            return summarised(hidden, self.kind, real)
         return hidden[torch.arange(len(hidden), device=hidden.device), tokens]
 
 
