@@ -41,7 +41,7 @@ def drawn_families(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[list[str
             text.get_fontfamily() for text in figure.findobj(Text) if "科技" in text.get_text()
         )
 
-    monkeypatch.setattr("heedful.metrics.pictures.add_fallback_fonts", spy)
+    monkeypatch.setattr("heedful.metrics.fonts.add_fallback_fonts", spy)
     save_confusion_picture(SCORES, path)
     return families
 

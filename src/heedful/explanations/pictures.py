@@ -4,11 +4,10 @@ Shapes: R rows, C columns.
 """
 
 import textwrap
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from heedful.explanations.explanation import AttentionMap, Attribution, Explanat
 from heedful.explanations.heads import HeadImportance
 from heedful.explanations.overlays import overlay_panels
 from heedful.extras import missing
-from heedful.files import new_file
-from heedful.metrics.fonts import add_fallback_fonts
+from heedful.metrics.fonts import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,24 +127,11 @@ def _figure(width: float, height: float) -> "Figure":
 
 
 def _save(figure: "Figure", path: Path) -> None:
-    import matplotlib as mpl
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
         text.set_parse_math(False)  # texts and labels may contain dollar signs
-    options: dict[str, Any] = {"dpi": 110}
-    # Reproducible files: equal data gives equal bytes. Text stays searchable and accessible.
-    with (
-        mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        # The viewer's fonts cover glyphs that matplotlib's font lacks.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        add_fallback_fonts(figure, path)
-        if path.suffix.lower() == ".svg":
-            options["metadata"] = {"Date": None}
-        with new_file(path, overwrite=True) as partial_file:
-            figure.savefig(partial_file, format=path.suffix[1:].lower(), **options)
+    save_figure(figure, path, dpi=110)
 
 
 def _title(explanation: Explanation, width: int) -> str:

@@ -1,13 +1,15 @@
-"""System fonts for the scripts that matplotlib's default font lacks: Chinese, Japanese, Korean."""
+"""Save a figure, with system fonts for scripts that matplotlib's own lacks, such as Chinese."""
 
 import logging
 import re
+import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heedful.errors import join_names
+from heedful.files import new_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +30,45 @@ _FAMILIES = (
     *("Droid Sans Fallback", "AR PL UMing CN", "AR PL UKai CN", "SimSun", "Arial Unicode MS"),
 )
 """Font families that operating systems ship, most legible first."""
+
+
+def save_figure(
+    figure: "Figure",
+    path: Path,
+    *,
+    dpi: int,
+    bbox_inches: str | None = None,
+    pad_inches: float | None = None,
+) -> None:
+    """Save a figure. Equal figures give equal files, and the text of an SVG stays text.
+
+    Args:
+        figure: the figure.
+        path: a ``.png`` or ``.svg`` file. An existing file is replaced only once the new one is
+            complete.
+        dpi: see ``Figure.savefig``.
+        bbox_inches: see ``Figure.savefig``.
+        pad_inches: see ``Figure.savefig``.
+    """
+    import matplotlib as mpl
+
+    suffix = path.suffix[1:].lower()
+    with (
+        mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        # A PNG gets a warning of its own; the viewer of an SVG has its own fonts.
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        add_fallback_fonts(figure, path)
+        with new_file(path, overwrite=True) as partial:
+            figure.savefig(
+                partial,
+                format=suffix,
+                dpi=dpi,
+                bbox_inches=bbox_inches,
+                pad_inches=pad_inches,
+                metadata={"Date": None} if suffix == "svg" else None,
+            )
 
 
 def add_fallback_fonts(figure: "Figure", path: Path) -> None:

@@ -1,14 +1,12 @@
 """Plot of the confusion matrix."""
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.errors import UserError, shorten
 from heedful.extras import missing
-from heedful.files import new_file
-from heedful.metrics.fonts import add_fallback_fonts
+from heedful.metrics.fonts import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,7 +53,6 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
         UserError: see `check_confusion_picture`; or the folder does not exist.
     """
     check_confusion_picture(path, one_label="confusion" in scores)
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
     size = len(scores["confusion"])
@@ -65,19 +62,7 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     axes = figure.add_axes((0, 0, 1, 1))
     _draw_matrix(axes, scores["confusion"], with_counts=size <= 12)
     _label_axes(axes, scores, room=round(cell / 0.09))
-    options: dict[str, Any] = {"dpi": 150, "bbox_inches": "tight", "pad_inches": 0.15}
-    # The same scores give the same file. SVG text stays text, for search and screen readers.
-    with (
-        mpl.rc_context({"svg.hashsalt": "heedful", "svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        # give_fonts logs its own warning for a PNG; the viewer of an SVG has its own fonts.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        add_fallback_fonts(figure, path)
-        if path.suffix.lower() == ".svg":
-            options["metadata"] = {"Date": None}
-        with new_file(path, overwrite=True) as partial:
-            figure.savefig(partial, format=path.suffix[1:].lower(), **options)
+    save_figure(figure, path, dpi=150, bbox_inches="tight", pad_inches=0.15)
 
 
 def _draw_matrix(axes: "Axes", confusion: list[list[int]], *, with_counts: bool) -> None:

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heedful.errors import UserError
 from heedful.layers.stack import Stack
 from heedful.models import pruning
 from heedful.models.configs import renumber_pruned
 from heedful.models.model import Model
-from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.pretrained import initialise
 
 
 class Body(Model):
@@ -29,6 +28,10 @@ class Body(Model):
     embeddings: Any
     encoder: Stack
     pooler: nn.Module | None
+
+    def why_not_compiled(self) -> str | None:
+        """Return None, since the blocks have a compiled form."""
+        return None
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
@@ -64,12 +67,6 @@ class Body(Model):
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the pooler, which may start fresh."""
         return [] if self.pooler is None else [*self.pooler.parameters()]
-
-    def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
-    ) -> LoadReport:
-        """Set every weight; see ``Model.set_file_weights``."""
-        return set_weights(self, tensors, folder, fresh_head=fresh_head)
 
     @property
     def num_blocks(self) -> int:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from heedful.errors import UserError, check_known, did_you_mean, join_names, unknown_name
 from heedful.files import read_json
@@ -99,7 +99,13 @@ def from_keys(
 
 
 def check_numbers(
-    config: object, names: Iterable[str], kind: type, *, low: float = 0, below: float = math.inf
+    config: object,
+    names: Iterable[str],
+    kind: type,
+    *,
+    low: float = 0,
+    below: float = math.inf,
+    optional: bool = False,
 ) -> None:
     """Check that fields are numbers of the given type and in range.
 
@@ -109,6 +115,7 @@ def check_numbers(
         kind: ``int``, or ``float``, which also allows integers.
         low: smallest allowed value.
         below: exclusive upper bound.
+        optional: whether None is allowed.
 
     Raises:
         UserError: a field has the wrong type or is out of range.
@@ -116,6 +123,8 @@ def check_numbers(
     kinds = (int,) if kind is int else (int, float)
     for name in names:
         value = getattr(config, name)
+        if optional and value is None:
+            continue
         if not isinstance(value, kinds) or isinstance(value, bool) or not low <= value < below:
             expected = "an integer" if kind is int else "a number"
             limit = "" if below == math.inf else f" and below {below}"
@@ -170,23 +179,7 @@ def check_booleans(config: object, names: Iterable[str]) -> None:
             raise UserError(f"{name} is {getattr(config, name)!r}; it must be true or false")
 
 
-class HasLabels(Protocol):
-    """Configuration fields about the outputs of a classifier."""
-
-    @property
-    def num_labels(self) -> int:
-        """Number of outputs; 0 takes the size of ``id2label``, or 2 if that is empty."""
-
-    @property
-    def id2label(self) -> dict[int, str]:
-        """Name of each output."""
-
-    @property
-    def problem_type(self) -> str | None:
-        """One of ``PROBLEM_TYPES``, or None."""
-
-
-def complete_labels(config: HasLabels) -> None:
+def complete_labels(config: "ReferenceConfig") -> None:
     """Complete and check the label fields of a configuration; the last step of its construction.
 
     Raises:

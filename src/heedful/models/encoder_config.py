@@ -1,6 +1,8 @@
 """The properties of an encoder's configuration, independent of the reference's key names."""
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class BlocksConfig(Protocol):
@@ -107,6 +109,21 @@ class EncoderConfig(BlocksConfig, Protocol):
     @property
     def tie_word_embeddings(self) -> bool:
         """Whether a language model's output is tied to the word embeddings."""
+
+
+class Alias(Generic[T]):
+    """A property that has the value of a field, under the name in ``EncoderConfig``.
+
+    Args:
+        field: name of the field.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def __get__(self, config: object, kind: type) -> T:
+        value: T = getattr(config, self.field)
+        return value
 
 
 def usable_positions(config: EncoderConfig) -> int:

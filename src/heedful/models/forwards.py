@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -105,23 +106,20 @@ def choose(
     Raises:
         UserError: an argument has a wrong shape, dtype or value.
     """
-    choices = input_ids if input_ids is not None else inputs_embeds
-    if choices is None or choices.ndim < 3:
-        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
-        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    shape = check_choices(input_ids, inputs_embeds)
     output = classify(
         self,
-        _flat(input_ids),
-        _flat(attention_mask),
-        _flat(token_type_ids),
-        task_type_ids=_flat(task_type_ids),
-        position_ids=_flat(position_ids),
-        inputs_embeds=_flat(inputs_embeds),
+        flat_choices(input_ids),
+        flat_choices(attention_mask),
+        flat_choices(token_type_ids),
+        task_type_ids=flat_choices(task_type_ids),
+        position_ids=flat_choices(position_ids),
+        inputs_embeds=flat_choices(inputs_embeds),
         head_mask=head_mask,
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    logits = output.logits.view(shape[:2])  # (B, C)
     loss = None if labels is None else mean(class_loss(logits, labels))
     return replace(output, logits=logits, loss=loss)
 
@@ -326,10 +324,22 @@ def language_logits(
     )
 
 
-def _flat(tensor: Tensor | None) -> Tensor | None:
-    return (
-        None if tensor is None else reshape_with_host_copy(tensor, -1, *tensor.shape[2:])
-    )  # (B * C, ...)
+def check_choices(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> torch.Size:
+    """Return the shape of the choices, (B, C, S, ...).
+
+    Raises:
+        UserError: there are none, or they have too few dimensions.
+    """
+    choices = input_ids if input_ids is not None else inputs_embeds
+    if choices is None or choices.ndim < 3:
+        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
+        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    return choices.shape
+
+
+def flat_choices(tensor: Tensor | None) -> Tensor | None:
+    """Return the texts of all choices in one batch. Shape (B * C, ...)."""
+    return None if tensor is None else reshape_with_host_copy(tensor, -1, *tensor.shape[2:])
 
 
 def mean(loss: tuple[Tensor, Tensor]) -> Tensor:

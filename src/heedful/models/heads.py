@@ -425,10 +425,17 @@ def summary(
     assert isinstance(head, SummaryHead)
     if mask is None and ids is not None and head.pad_id is not None:
         mask = ids.ne(head.pad_id)
+    return summarised(hidden, head.kind, mask)
+
+
+def summarised(hidden: Tensor, kind: str, mask: Tensor | None) -> Tensor:
+    """Return the summary of each text, of a kind in ``SUMMARIES``; see ``summary``."""
+    if kind == "first":
+        return hidden[:, 0]
     if mask is None:
-        return hidden.mean(1) if head.kind == "mean" else hidden[:, -1]
+        return hidden.mean(1) if kind == "mean" else hidden[:, -1]
     real = mask.ne(0)
-    if head.kind == "mean":
+    if kind == "mean":
         return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
     last = last_positions(real)
     return hidden[torch.arange(last.shape[0], device=last.device), last]

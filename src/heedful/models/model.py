@@ -380,7 +380,6 @@ class Model(nn.Module, ABC):
         """
         return dict(weights)
 
-    @abstractmethod
     def set_file_weights(
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
     ) -> LoadReport:
@@ -398,3 +397,4 @@ class Model(nn.Module, ABC):
             UserError: a weight is missing or not part of the model, or its shape or dtype is
                 wrong.
         """
+        return pretrained.set_weights(self, tensors, folder, fresh_head=fresh_head)

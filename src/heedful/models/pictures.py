@@ -4,33 +4,16 @@ Shapes: B batch, C channels, Y rows and X columns of pixels, R rows and Q column
 classes, D model width.
 """
 
-from typing import Protocol
-
 from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.models.forwards import mean
 from heedful.models.outputs import BertModelOutput, ClassifierOutput, ReconstructionOutput
+from heedful.models.vit.config import ViTConfig
 from heedful.models.with_head import ModelWithHead
 
 
-class PictureConfig(Protocol):
-    """Configuration fields about pictures."""
-
-    @property
-    def num_channels(self) -> int:
-        """Channels of a pixel."""
-
-    @property
-    def picture(self) -> tuple[int, int]:
-        """Rows and columns of a picture, in pixels."""
-
-    @property
-    def patch(self) -> tuple[int, int]:
-        """Rows and columns of a patch, in pixels."""
-
-
-def check_pixels(pixels: Tensor, config: PictureConfig, *, other_sizes: bool) -> tuple[int, int]:
+def check_pixels(pixels: Tensor, config: ViTConfig, *, other_sizes: bool) -> tuple[int, int]:
     """Check pixels and return R and Q.
 
     Args:

@@ -7,7 +7,6 @@ Shapes: D model width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from heedful.models.heads import (
     reads_last,
 )
 from heedful.models.model import Model
-from heedful.models.pretrained import LoadReport, initialise, set_weights
+from heedful.models.pretrained import initialise
 
 
 class ModelWithHead(Model):
@@ -108,12 +107,6 @@ class ModelWithHead(Model):
     def head_masks(self) -> dict[str, tuple[int, int]]:
         """Return the head masks of the body; see ``Model.head_masks``."""
         return self.body.head_masks()
-
-    def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
-    ) -> LoadReport:
-        """Set every weight; see ``Model.set_file_weights``."""
-        return set_weights(self, tensors, folder, fresh_head=fresh_head)
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the parameters on top of the body, which may have their own learning rate."""

@@ -15,7 +15,19 @@ from heedful.settings.training import Schedule
 from heedful.settings.values import checked_values
 
 
-class TrainOptions(TypedDict, total=False):
+class ColumnOptions(TypedDict, total=False):
+    """The fields of `ColumnSettings` as keywords of a Python call."""
+
+    text: str
+    text_pair: str | None
+    label: str | None
+    header: bool
+    label_separator: str | None
+    format: DataFormat | None
+    encoding: str
+
+
+class TrainOptions(ColumnOptions, total=False):
     """Every setting of every task, as `heedful.train` takes it; a task has its own and the common.
 
     The classes of `heedful.settings` say what each means.
@@ -29,14 +41,6 @@ class TrainOptions(TypedDict, total=False):
     dropout: float | None
     prune: float | None
     fresh_pooler: bool
-    # Columns
-    text: str
-    text_pair: str | None
-    label: str | None
-    header: bool
-    label_separator: str | None
-    format: DataFormat | None
-    encoding: str
     # Training
     epochs: int | None
     steps: int | None
@@ -162,16 +166,9 @@ class ExplainOptions(PredictOptions, total=False):
     words: bool
 
 
-class EvaluateOptions(PredictOptions, total=False):
+class EvaluateOptions(PredictOptions, ColumnOptions, total=False):
     """The same, where the texts and the truth stand, and how answers are scored."""
 
-    text: str
-    text_pair: str | None
-    label: str | None
-    header: bool
-    label_separator: str | None
-    format: DataFormat | None
-    encoding: str
     bleu_tokenize: BleuTokenize | None
 
 

@@ -1,6 +1,5 @@
 """Tokenizers: text to ids with exact offsets; for translation, also back to the exact text."""
 
-from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
     BertTokenizerFast,
@@ -9,8 +8,6 @@ from heedful.tokens.bert import (
     ElectraTokenizer,
     MPNetTokenizer,
 )
-from heedful.tokens.big_bird import BigBirdTokenizer
-from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.loading import load_encoder_tokenizer, load_tokenizer
@@ -24,9 +21,14 @@ from heedful.tokens.roberta import (
 )
 from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
+from heedful.tokens.unigram_tokenizer import (
+    AlbertTokenizer,
+    BigBirdTokenizer,
+    DebertaV2Tokenizer,
+    XLMRobertaTokenizer,
+    XLNetTokenizer,
+)
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
-from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
-from heedful.tokens.xlnet import XLNetTokenizer
 
 __all__ = [
     "AlbertTokenizer",

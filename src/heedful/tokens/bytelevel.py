@@ -217,10 +217,7 @@ class ByteLevelEncoder:
 
     def _pieces_of(self, before: str, chunk: str) -> ChunkPieces:
         """Return the pieces of a chunk; ``before`` is a space, at offset -1, or empty."""
-        ids: list[int] = []
-        begins: list[int] = []
-        ends: list[int] = []
-        words: list[int] = []
+        pieces: list[tuple[int, int, int, int]] = []
         word_count, start = 0, -len(before)
         for word in _words(before + chunk):
             sources = [
@@ -237,16 +234,12 @@ class ByteLevelEncoder:
                     spaces = len(token) - len(token.lstrip(_SPACE))
                 end = start + sources[last - 1] + 1
                 is_blank = self._trim and not token.strip(_SPACE)
-                ids.append(token_id)
-                begins.append(end if is_blank else start + sources[first + spaces])
-                ends.append(end)
-                words.append(word_count)
+                begin = end if is_blank else start + sources[first + spaces]
+                pieces.append((token_id, begin, end, word_count))
                 first += len(token)
             word_count += bool(sources)
             start += len(word)
-        return ChunkPieces(
-            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
-        )
+        return ChunkPieces.of(pieces, word_count)
 
 
 def _words(text: str) -> list[str]:

@@ -142,6 +142,12 @@ class ChunkPieces(NamedTuple):
     """Number of pieces."""
     word_count: int
 
+    @classmethod
+    def of(cls, pieces: Sequence[tuple[int, int, int, int]], word_count: int) -> "ChunkPieces":
+        """Gather pieces, given as the id, the begin, the end and the word index of each."""
+        ids, begins, ends, words = zip(*pieces, strict=True) if pieces else ((),) * 4
+        return cls(ids, begins, ends, words, len(ids), word_count)
+
 
 def pieces_of_chunks(chunks: Iterable[ChunkPieces], starts: Iterable[int]) -> Pieces:
     """Join the pieces of one or more chunks, given the start of each chunk in the text."""

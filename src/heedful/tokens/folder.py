@@ -27,7 +27,7 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 _LARGEST_LENGTH = 10**20
 """From this value on, the reference's ``model_max_length`` means unknown."""
 
-_SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
+SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
 """The matching options of added tokens."""
 
 TYPES = "token_type_ids"
@@ -238,7 +238,7 @@ def read_special(
     all_added = {*named.values(), *additional, *ordinary_tokens}
     switches: dict[str, Any] = {
         switch: frozenset(token for token, on in _switched(files, switch).items() if on) & all_added
-        for switch in _SWITCHES
+        for switch in SWITCHES
         if switch not in refused
     }
     described = _switched(files, "lstrip").keys()

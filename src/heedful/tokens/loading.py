@@ -9,15 +9,12 @@ from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json_or_empty
 from heedful.sources import resolve
 from heedful.tokens import bytelevel_folder, translation, unigram_folder, wordpiece_folder
-from heedful.tokens.albert import AlbertTokenizer
 from heedful.tokens.bert import (
     BertTokenizer,
     DistilBertTokenizer,
     ElectraTokenizer,
     MPNetTokenizer,
 )
-from heedful.tokens.big_bird import BigBirdTokenizer
-from heedful.tokens.deberta_v2 import DebertaV2Tokenizer
 from heedful.tokens.folder import (
     ANY_CLASS,
     CONFIG,
@@ -29,8 +26,13 @@ from heedful.tokens.folder import (
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import DebertaTokenizer, GPT2Tokenizer, RobertaTokenizer
 from heedful.tokens.translation import MODEL_CONFIG, TranslationTokenizer
-from heedful.tokens.xlm_roberta import XLMRobertaTokenizer
-from heedful.tokens.xlnet import XLNetTokenizer
+from heedful.tokens.unigram_tokenizer import (
+    AlbertTokenizer,
+    BigBirdTokenizer,
+    DebertaV2Tokenizer,
+    XLMRobertaTokenizer,
+    XLNetTokenizer,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -257,10 +257,7 @@ class UnigramEncoder:
         return self._located(self._splitter.plain_items(words, spaced=spaced))
 
     def _located(self, items: Iterable[Item]) -> ChunkPieces:
-        ids: list[int] = []
-        begins: list[int] = []
-        ends: list[int] = []
-        words: list[int] = []
+        pieces: list[tuple[int, int, int, int]] = []
         word_count = 0
         for word, sources, added_id in items:
             begin = previous = 0
@@ -269,14 +266,9 @@ class UnigramEncoder:
             for token_id, end in cut:
                 if end > begin:  # otherwise another byte of the same characters
                     previous, begin = begin, end
-                ids.append(token_id)
-                begins.append(sources[previous])
-                ends.append(sources[end - 1] + 1)
-                words.append(word_count)
+                pieces.append((token_id, sources[previous], sources[end - 1] + 1, word_count))
             word_count += 1
-        return ChunkPieces(
-            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
-        )
+        return ChunkPieces.of(pieces, word_count)
 
 
 def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -206,24 +206,18 @@ class WordPieceEncoder:
         return tuple(chain.from_iterable(map(self._words.__getitem__, words)))
 
     def _pieces_of(self, chunk: str) -> ChunkPieces:
-        ids: list[int] = []
-        begins: list[int] = []
-        ends: list[int] = []
-        words: list[int] = []
+        pieces: list[tuple[int, int, int, int]] = []
         word_count = 0
         for word_ids, word, sources in self._sourced_words(chunk):
             begin = 0
-            for end in piece_ends([self._tokens[token_id] for token_id in word_ids], word):
+            word_ends = piece_ends([self._tokens[token_id] for token_id in word_ids], word)
+            for token_id, end in zip(word_ids, word_ends, strict=True):
                 # Canonical ordering may have swapped characters, so sources may not ascend.
-                begins.append(min(sources[begin:end]))
-                ends.append(max(sources[begin:end]) + 1)
+                covered = sources[begin:end]
+                pieces.append((token_id, min(covered), max(covered) + 1, word_count))
                 begin = end
-            ids += word_ids
-            words += [word_count] * len(word_ids)
             word_count += 1
-        return ChunkPieces(
-            tuple(ids), tuple(begins), tuple(ends), tuple(words), len(ids), word_count
-        )
+        return ChunkPieces.of(pieces, word_count)
 
     def _sourced_words(self, chunk: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
         """Yield the token ids, the text and the character positions of each word of a chunk."""

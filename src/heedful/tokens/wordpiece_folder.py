@@ -10,6 +10,7 @@ from heedful.tokens.compiled_file import check_parts
 from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
+    SWITCHES,
     TokenizerFiles,
     added_token_entries,
     check_config,
@@ -35,10 +36,7 @@ VOCABULARY = "vocab.txt"
 FILES = frozenset({VOCABULARY, CONFIG, SPECIAL})
 """The files that `write_folder` writes."""
 
-
 _SPECIAL = SpecialTokens()
-_SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
-"""The matching options of added tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +53,7 @@ class WordPieceKind:
     """Number of special tokens between the texts of a pair."""
     second_type: int = 1
     """Token type of a second text."""
-    refused: tuple[str, ...] = _SWITCHES
+    refused: tuple[str, ...] = SWITCHES
     """The options that must be off for added tokens."""
 
 

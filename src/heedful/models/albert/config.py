@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_numbers, check_sizes
+from heedful.models.encoder_config import Alias
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,9 @@ class AlbertConfig(BertConfig):
     eos_token_id: int | None = 3
     """Id of the end-of-text token."""
 
+    embedding_width = Alias[int]("embedding_size")
+    head_dropout = Alias[float]("classifier_dropout_prob")
+
     def __post_init__(self) -> None:
         check_sizes(self, ("embedding_size", "num_hidden_groups", "inner_group_num"))
         check_numbers(self, ("classifier_dropout_prob",), float, below=1)
@@ -87,13 +91,3 @@ class AlbertConfig(BertConfig):
         groups = [int(layer / size) for layer in range(self.num_hidden_layers)]
         inner = range(self.inner_group_num)
         return tuple(group * self.inner_group_num + block for group in groups for block in inner)
-
-    @property
-    def embedding_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size
-
-    @property
-    def head_dropout(self) -> float:
-        """Dropout before a classifier."""
-        return self.classifier_dropout_prob

@@ -6,7 +6,6 @@ Shapes: M distinct blocks.
 from heedful.layers.stack import Order
 from heedful.models import pretraining
 from heedful.models.albert.config import AlbertConfig
-from heedful.models.albert.names import PREFIX, in_files
 from heedful.models.bert.model import (
     BertForMaskedLM,
     BertForMultipleChoice,
@@ -17,6 +16,25 @@ from heedful.models.bert.model import (
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import PreTrainingHead
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = {
+    "embeddings.project": "encoder.embedding_hidden_mapping_in",
+    "attention.self.query": "attention.query",
+    "attention.self.key": "attention.key",
+    "attention.self.value": "attention.value",
+    "attention.self.distance_embedding": "attention.distance_embedding",
+    "attention.output.dense": "attention.dense",
+    "attention.output.LayerNorm": "attention.LayerNorm",
+    "intermediate.dense": "ffn",
+    "output.dense": "ffn_output",
+    "output.LayerNorm": "full_layer_layer_norm",
+    "pooler.dense": "pooler",
+    "cls.predictions": "predictions",
+    "cls.predictions.transform.dense": "predictions.dense",
+    "cls.predictions.transform.LayerNorm": "predictions.LayerNorm",
+    "cls.seq_relationship": "sop_classifier.classifier",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class AlbertModel(Encoder):
@@ -32,14 +50,24 @@ class AlbertModel(Encoder):
     """
 
     config: AlbertConfig
-    prefix = PREFIX
+    prefix = "albert"
 
     def __init__(self, config: AlbertConfig, add_pooling_layer: bool = True) -> None:
         order = Order(config.block_numbers, blocks_per_layer=config.inner_group_num)
         # The reference adds the distance biases after scaling the other scores.
         variant = Variant(order=order, project_embeddings=True, scale_position_scores=False)
         super().__init__(config, add_pooling_layer, variant)
-        self.file_names = in_files(config)
+        self.file_names = _in_files(config)
+
+
+def _in_files(config: AlbertConfig) -> dict[str, str]:
+    """Return a map from module names to their names in a file, where the two differ."""
+    blocks = {}
+    for number in range(config.num_blocks):
+        group, inner = divmod(number, config.inner_group_num)
+        name_in_file = f"encoder.albert_layer_groups.{group}.albert_layers.{inner}"
+        blocks[f"encoder.layer.{number}"] = name_in_file
+    return _IN_FILES | blocks
 
 
 class AlbertForSequenceClassification(BertForSequenceClassification):

@@ -106,10 +106,8 @@ class BertConfig(ReferenceConfig):
         check_booleans(self, switches)
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, _PROBABILITIES, float, below=1)
-        if self.classifier_dropout is not None:
-            check_numbers(self, ("classifier_dropout",), float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("classifier_dropout",), float, below=1, optional=True)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "hidden_size", "num_attention_heads")
         check_name(self, "hidden_act", ACTIVATIONS)
         check_name(self, "position_embedding_type", POSITIONS)

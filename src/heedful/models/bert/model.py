@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from heedful.models import forwards, pretraining
 from heedful.models.bert.config import BertConfig
-from heedful.models.bert.names import PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
 from heedful.models.with_head import ModelWithHead
@@ -19,7 +18,7 @@ class BertModel(Encoder):
     """
 
     config: BertConfig
-    prefix = PREFIX
+    prefix = "bert"
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)
@@ -51,9 +50,10 @@ class BertForNextSentencePrediction(ModelWithHead):
     """
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = SequenceHead(config.hidden_size, 2, problem_type="single_label_classification")
         super().__init__(body, head, at="cls.seq_relationship")
 
@@ -137,9 +137,10 @@ class BertForPreTraining(ModelWithHead):
     """BERT with its two pre-training heads: masked language model and next sentence."""
 
     bert: BertModel
+    body_class: ClassVar[type[Encoder]] = BertModel
 
     def __init__(self, config: BertConfig) -> None:
-        body = BertModel(config)
+        body = self.body_class(config)
         head = PreTrainingHead(language_head(config), config.hidden_size)
         super().__init__(body, head, at="cls")
 

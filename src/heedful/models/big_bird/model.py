@@ -14,7 +14,6 @@ from heedful.layers.feedforward import Intermediate
 from heedful.layers.multihead import BIASES
 from heedful.models import forwards, pretraining
 from heedful.models.big_bird.config import BigBirdConfig
-from heedful.models.big_bird.names import IN_FILES, PREFIX
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import (
     DenseSequenceHead,
@@ -25,6 +24,9 @@ from heedful.models.heads import (
 )
 from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = {"pooler.dense": "pooler"}
+"""Module names in a file, where they differ from the model's."""
 
 
 class BigBirdModel(Encoder):
@@ -39,8 +41,8 @@ class BigBirdModel(Encoder):
     """
 
     config: BigBirdConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "bert"
+    file_names = _IN_FILES
 
     def __init__(self, config: BigBirdConfig, add_pooling_layer: bool = True) -> None:
         variant = Variant(

@@ -76,8 +76,7 @@ class DebertaConfig(BertConfig):
         object.__setattr__(self, "pos_att_type", _terms(self.pos_att_type))
         check_booleans(self, (*_SWITCHES, "talking_head"))
         check_numbers(self, ("pooler_dropout",), float, below=1)
-        if self.cls_dropout is not None:
-            check_numbers(self, ("cls_dropout",), float, below=1)
+        check_numbers(self, ("cls_dropout",), float, below=1, optional=True)
         if self.embedding_size is not None:
             check_sizes(self, ("embedding_size",))
         check_numbers(self, ("max_relative_positions",), int, low=-1, below=2**24)

@@ -35,7 +35,7 @@ class DebertaModel(Encoder):
     """
 
     config: DebertaConfig
-    prefix = names.PREFIX
+    prefix = "deberta"
     file_names = names.IN_FILES
 
     def __init__(self, config: DebertaConfig, decodes: bool = False) -> None:

@@ -14,9 +14,6 @@ from torch import Tensor
 from heedful.models.deberta.config import DebertaConfig
 from heedful.models.weights import renamed
 
-PREFIX = "deberta"
-"""The attribute that holds the body in a model with a head; names in a file may lack it."""
-
 SHARED = {
     "embeddings.project": "embeddings.embed_proj",
     "encoder.distances.vectors": "encoder.rel_embeddings",

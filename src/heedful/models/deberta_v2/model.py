@@ -18,19 +18,27 @@ from heedful.models.deberta.model import (
     DebertaModel,
     variant_of,
 )
-from heedful.models.deberta.names import POOLED_HEAD, used_weights
+from heedful.models.deberta.names import POOLED_HEAD, SHARED, used_weights
 from heedful.models.deberta_v2.config import DebertaV2Config
-from heedful.models.deberta_v2.names import IN_FILES
 from heedful.models.encoder import Encoder
 from heedful.models.heads import DenseSequenceHead
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = SHARED | {
+    "attention.self.query": "attention.self.query_proj",
+    "attention.self.key": "attention.self.key_proj",
+    "attention.self.value": "attention.self.value_proj",
+    "attention.self.disentangled.key": "attention.self.pos_key_proj",
+    "attention.self.disentangled.query": "attention.self.pos_query_proj",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class DebertaV2Model(DebertaModel):
     """DeBERTa v2 or v3 without a head; see ``DebertaModel``."""
 
     config: DebertaV2Config
-    file_names = IN_FILES
+    file_names = _IN_FILES
 
     def __init__(self, config: DebertaV2Config, decodes: bool = False) -> None:
         config = replace(config, enhanced_mask_decoder=decodes)

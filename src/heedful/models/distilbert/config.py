@@ -14,6 +14,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.encoder_config import Alias
 
 _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
 
@@ -71,14 +72,21 @@ class DistilBertConfig(ReferenceConfig):
     tie_word_embeddings: bool = True
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
+    hidden_size = Alias[int]("dim")
+    num_hidden_layers = Alias[int]("n_layers")
+    num_attention_heads = Alias[int]("n_heads")
+    intermediate_size = Alias[int]("hidden_dim")
+    hidden_act = Alias[str]("activation")
+    hidden_dropout_prob = Alias[float]("dropout")
+    attention_probs_dropout_prob = Alias[float]("attention_dropout")
+
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "max_position_embeddings", "n_heads", "dim", "hidden_dim")
         check_sizes(self, sizes, ("n_layers",))
         check_booleans(self, ("sinusoidal_pos_embds", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range",), float)
         check_numbers(self, _DROPOUTS, float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "dim", "n_heads")
         if self.sinusoidal_pos_embds and self.dim % 2:
             raise UserError(f"dim is {self.dim}; with sinusoidal_pos_embds it must be even")
@@ -86,44 +94,9 @@ class DistilBertConfig(ReferenceConfig):
         self.complete(self.n_layers, self.n_heads)
 
     @property
-    def hidden_size(self) -> int:
-        """``dim``."""
-        return self.dim
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """``n_layers``."""
-        return self.n_layers
-
-    @property
-    def num_attention_heads(self) -> int:
-        """``n_heads``."""
-        return self.n_heads
-
-    @property
-    def intermediate_size(self) -> int:
-        """``hidden_dim``."""
-        return self.hidden_dim
-
-    @property
-    def hidden_act(self) -> str:
-        """``activation``."""
-        return self.activation
-
-    @property
-    def hidden_dropout_prob(self) -> float:
-        """``dropout``."""
-        return self.dropout
-
-    @property
     def attention_output_dropout(self) -> float:
         """Always 0: the output of attention has no dropout, unlike in BERT."""
         return 0.0
-
-    @property
-    def attention_probs_dropout_prob(self) -> float:
-        """``attention_dropout``."""
-        return self.attention_dropout
 
     @property
     def layer_norm_eps(self) -> float:

@@ -8,10 +8,25 @@ from torch import nn
 from heedful.layers.positions import sinusoids
 from heedful.models import forwards
 from heedful.models.distilbert.config import DistilBertConfig
-from heedful.models.distilbert.names import DENSE_HEAD, IN_FILES, LANGUAGE_HEAD, PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SpanHead, TokenHead
 from heedful.models.with_head import ModelWithHead
+
+_DENSE_HEAD = {"classifier.dense": "pre_classifier", "classifier.out_proj": "classifier"}
+"""Module names in a file of a two-layer head."""
+
+_IN_FILES = {
+    "encoder": "transformer",
+    "attention.self.query": "attention.q_lin",
+    "attention.self.key": "attention.k_lin",
+    "attention.self.value": "attention.v_lin",
+    "attention.output.dense": "attention.out_lin",
+    "attention.output.LayerNorm": "sa_layer_norm",
+    "intermediate.dense": "ffn.lin1",
+    "output.dense": "ffn.lin2",
+    "output.LayerNorm": "output_layer_norm",
+}
+"""The body's module names in a file, where they differ from the model's."""
 
 
 class DistilBertModel(Encoder):
@@ -22,8 +37,8 @@ class DistilBertModel(Encoder):
     """
 
     config: DistilBertConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "distilbert"
+    file_names = _IN_FILES
 
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(config, add_pooling_layer=False)
@@ -58,7 +73,7 @@ class DistilBertForSequenceClassification(ModelWithHead):
     """DistilBERT with a two-layer classifier or regression on the first token."""
 
     distilbert: DistilBertModel
-    head_in_files: ClassVar = DENSE_HEAD
+    head_in_files: ClassVar = _DENSE_HEAD
 
     def __init__(self, config: DistilBertConfig) -> None:
         head = _dense_head(config, config.num_labels)
@@ -71,7 +86,7 @@ class DistilBertForMultipleChoice(ModelWithHead):
     """DistilBERT that scores each choice; a softmax runs over the choices of an example."""
 
     distilbert: DistilBertModel
-    head_in_files: ClassVar = DENSE_HEAD
+    head_in_files: ClassVar = _DENSE_HEAD
 
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(DistilBertModel(config), _dense_head(config, 1), at="classifier")
@@ -111,7 +126,11 @@ class DistilBertForMaskedLM(ModelWithHead):
     """DistilBERT that predicts the tokens at masked positions."""
 
     distilbert: DistilBertModel
-    head_in_files: ClassVar = LANGUAGE_HEAD
+    head_in_files: ClassVar = {
+        "vocab_projector.transform.dense": "vocab_transform",
+        "vocab_projector.transform.LayerNorm": "vocab_layer_norm",
+        "vocab_projector.decoder.weight": "vocab_projector.weight",
+    }
 
     def __init__(self, config: DistilBertConfig) -> None:
         super().__init__(DistilBertModel(config), language_head(config), at="vocab_projector")

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
+from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
 
 
@@ -37,6 +38,8 @@ class ElectraConfig(BertConfig):
     summary_last_dropout: float = 0.1
     """Dropout after the activation."""
 
+    embedding_width = Alias[int]("embedding_size")
+
     def __post_init__(self) -> None:
         BertConfig.__post_init__(self)  # a dataclass with slots has no super() of its own
         check_sizes(self, ("embedding_size",))
@@ -45,11 +48,6 @@ class ElectraConfig(BertConfig):
         check_name(self, "summary_type", SUMMARIES)
         if self.summary_activation is not None:
             check_name(self, "summary_activation", ACTIVATIONS)
-
-    @property
-    def embedding_width(self) -> int:
-        """Width of the embedding tables."""
-        return self.embedding_size
 
     def generator(self, size: float) -> Self:
         """Return the generator's configuration for this discriminator.

@@ -7,7 +7,6 @@ discriminator.
 
 from heedful.models import forwards, pretraining
 from heedful.models.electra.config import ElectraConfig
-from heedful.models.electra.names import IN_FILES, PREFIX
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import (
     DenseSequenceHead,
@@ -18,6 +17,15 @@ from heedful.models.heads import (
 )
 from heedful.models.with_head import ModelWithHead
 
+_IN_FILES = {
+    "embeddings.project": "embeddings_project",
+    "generator_lm_head.transform.dense": "generator_predictions.dense",
+    "generator_lm_head.transform.LayerNorm": "generator_predictions.LayerNorm",
+    "generator_lm_head.decoder.weight": "generator_lm_head.weight",
+    "classifier.summary": "sequence_summary.summary",
+}
+"""Names of modules and weights in a file, where they differ from the model's."""
+
 
 class ElectraModel(Encoder):
     """ELECTRA without a head; it has no pooler.
@@ -27,8 +35,8 @@ class ElectraModel(Encoder):
     """
 
     config: ElectraConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "electra"
+    file_names = _IN_FILES
 
     def __init__(self, config: ElectraConfig) -> None:
         super().__init__(config, add_pooling_layer=False)

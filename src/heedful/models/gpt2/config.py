@@ -13,8 +13,8 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
-
-_SUMMARIES = ("last", "first", "mean", "cls_index")
+from heedful.models.encoder_config import Alias
+from heedful.models.heads import SUMMARIES
 
 _SWITCHES = (
     *("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"),
@@ -104,6 +104,15 @@ class GPT2Config(ReferenceConfig):
     tie_word_embeddings: bool = True
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
+    max_position_embeddings = Alias[int]("n_positions")
+    hidden_size = Alias[int]("n_embd")
+    num_hidden_layers = Alias[int]("n_layer")
+    num_attention_heads = Alias[int]("n_head")
+    hidden_act = Alias[str]("activation_function")
+    hidden_dropout_prob = Alias[float]("resid_pdrop")
+    attention_probs_dropout_prob = Alias[float]("attn_pdrop")
+    layer_norm_eps = Alias[float]("layer_norm_epsilon")
+
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "n_positions", "n_embd", "n_head"), ("n_layer",))
         if self.n_inner is not None:
@@ -112,36 +121,14 @@ class GPT2Config(ReferenceConfig):
         check_numbers(self, ("initializer_range", "layer_norm_epsilon"), float)
         dropouts = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "summary_first_dropout")
         check_numbers(self, dropouts, float, below=1)
-        if self.classifier_dropout is not None:
-            check_numbers(self, ("classifier_dropout",), float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("classifier_dropout",), float, below=1, optional=True)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "n_embd", "n_head")
         check_name(self, "activation_function", ACTIVATIONS)
-        check_name(self, "summary_type", _SUMMARIES)
+        check_name(self, "summary_type", SUMMARIES)
         if self.summary_activation:
             check_name(self, "summary_activation", ACTIVATIONS)
         self.complete(self.n_layer, self.n_head)
-
-    @property
-    def max_position_embeddings(self) -> int:
-        """``n_positions``."""
-        return self.n_positions
-
-    @property
-    def hidden_size(self) -> int:
-        """``n_embd``."""
-        return self.n_embd
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        """``n_head``."""
-        return self.n_head
 
     @property
     def intermediate_size(self) -> int:
@@ -149,29 +136,9 @@ class GPT2Config(ReferenceConfig):
         return 4 * self.n_embd if self.n_inner is None else self.n_inner
 
     @property
-    def hidden_act(self) -> str:
-        """``activation_function``."""
-        return self.activation_function
-
-    @property
-    def hidden_dropout_prob(self) -> float:
-        """``resid_pdrop``."""
-        return self.resid_pdrop
-
-    @property
-    def attention_probs_dropout_prob(self) -> float:
-        """``attn_pdrop``."""
-        return self.attn_pdrop
-
-    @property
     def head_dropout(self) -> float:
         """Dropout before a token classifier."""
         return 0.1 if self.classifier_dropout is None else self.classifier_dropout
-
-    @property
-    def layer_norm_eps(self) -> float:
-        """``layer_norm_epsilon``."""
-        return self.layer_norm_epsilon
 
     @property
     def is_decoder(self) -> bool:

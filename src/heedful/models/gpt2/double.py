@@ -15,9 +15,9 @@ from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear
-from heedful.models.forwards import language_logits, mean
+from heedful.models.forwards import check_choices, flat_choices, language_logits, mean
 from heedful.models.gpt2.config import GPT2Config
-from heedful.models.heads import LanguageHead, last_positions
+from heedful.models.heads import LanguageHead, summarised
 from heedful.models.labels import class_loss
 from heedful.models.outputs import BertModelOutput, Output
 from heedful.models.with_head import ModelWithHead
@@ -75,18 +75,8 @@ class ChoiceSummary(nn.Module):
         return vectors if self.activation is None else self.activation(vectors)
 
     def _vectors(self, hidden: Tensor, real: Tensor | None, tokens: Tensor | None) -> Tensor:
-        if self.kind == "first":
-            return hidden[:, 0]
-        if self.kind == "mean":
-            if real is None:
-                return hidden.mean(1)
-            weights = real.ne(0).to(hidden.dtype)[..., None]
-            return (hidden * weights).sum(1) / weights.sum(1)
-        if tokens is None or self.kind == "last":
-            last = hidden.shape[1] - 1
-            tokens = torch.full((len(hidden),), last, device=hidden.device)
-            if real is not None:
-                tokens = last_positions(real.ne(0))
+        if tokens is None or self.kind != "cls_index":
+            return summarised(hidden, self.kind, real)
         return hidden[torch.arange(len(hidden), device=hidden.device), tokens]
 
 
@@ -133,19 +123,15 @@ def predict_next_and_choose(
         UserError: an argument has a wrong shape, type or value, or ``mc_labels`` are given and the
             configuration does not project to one logit.
     """
-    inputs = input_ids if input_ids is not None else inputs_embeds
-    if inputs is None or inputs.ndim < 3:
-        shape = "nothing" if inputs is None else f"shape {tuple(inputs.shape)}"
-        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
-    batch, choices, length = inputs.shape[:3]
+    batch, choices, length = check_choices(input_ids, inputs_embeds)[:3]
     if mc_token_ids is not None:
         _check_token_positions(mc_token_ids, (batch, choices), length)
     encoded: BertModelOutput = self.body(
-        _flatten_choices(input_ids),
-        _flatten_choices(attention_mask),
-        _flatten_choices(token_type_ids),
-        position_ids=_flatten_choices(position_ids),
-        inputs_embeds=_flatten_choices(inputs_embeds),
+        flat_choices(input_ids),
+        flat_choices(attention_mask),
+        flat_choices(token_type_ids),
+        position_ids=flat_choices(position_ids),
+        inputs_embeds=flat_choices(inputs_embeds),
         head_mask=head_mask,
         past_key_values=past_key_values,
         use_cache=use_cache,
@@ -155,7 +141,7 @@ def predict_next_and_choose(
     if labels is not None:
         labels = F.pad(labels.flatten(0, 1)[:, 1:], (0, 1), value=losses.IGNORED)  # (B * C, S)
     language = language_logits(self, encoded, labels, None)
-    mask = _flatten_choices(attention_mask)
+    mask = flat_choices(attention_mask)
     mask = None if mask is None else mask[:, -length:]
     positions = None if mc_token_ids is None else mc_token_ids.flatten()
     mc_logits = self.head.choice(encoded.last_hidden_state, mask, positions)  # (B * C, 1 or D)
@@ -169,7 +155,9 @@ def predict_next_and_choose(
                 "summary_use_proj and summary_proj_to_labels"
             )
         mc_loss = mean(class_loss(mc_logits, mc_labels))
-    logits = language.logits if labels is not None else language.logits.view(*inputs.shape[:3], -1)
+    logits = (
+        language.logits if labels is not None else language.logits.view(batch, choices, length, -1)
+    )
     return GPT2DoubleHeadsModelOutput(
         loss=language.loss,
         mc_loss=mc_loss,
@@ -189,7 +177,3 @@ def _check_token_positions(tokens: Tensor, shape: tuple[int, int], length: int) 
         if low < 0 or high >= length:
             wrong = low if low < 0 else high
             raise UserError(f"mc_token_ids holds {wrong}; the texts have tokens 0 to {length - 1}")
-
-
-def _flatten_choices(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)

@@ -3,7 +3,6 @@
 from heedful.layers.positions import BucketedPositions
 from heedful.models.encoder import Encoder, Variant
 from heedful.models.mpnet.config import BUCKETS, MPNetConfig
-from heedful.models.mpnet.names import IN_FILES, PREFIX
 from heedful.models.roberta.model import (
     RobertaForMaskedLM,
     RobertaForMultipleChoice,
@@ -11,6 +10,17 @@ from heedful.models.roberta.model import (
     RobertaForSequenceClassification,
     RobertaForTokenClassification,
 )
+
+_IN_FILES = {
+    "attention.self.query": "attention.attn.q",
+    "attention.self.key": "attention.attn.k",
+    "attention.self.value": "attention.attn.v",
+    "attention.output.dense": "attention.attn.o",
+    "attention.output.LayerNorm": "attention.LayerNorm",
+    "lm_head.transform.dense": "lm_head.dense",
+    "lm_head.transform.LayerNorm": "lm_head.layer_norm",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class MPNetModel(Encoder):
@@ -25,8 +35,8 @@ class MPNetModel(Encoder):
     """
 
     config: MPNetConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "mpnet"
+    file_names = _IN_FILES
 
     def __init__(self, config: MPNetConfig, add_pooling_layer: bool = True) -> None:
         spare = config.relative_attention_num_buckets - BUCKETS

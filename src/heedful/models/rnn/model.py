@@ -32,7 +32,6 @@ from heedful.models.inputs import check_ids, check_sequences
 from heedful.models.model import Model
 from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
-from heedful.models.rnn import names
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.translation import (
     decoder_inputs,
@@ -41,7 +40,7 @@ from heedful.models.translation import (
     shifted,
     translation_loss,
 )
-from heedful.models.weights import allocate
+from heedful.models.weights import allocate, check_weights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,9 +115,9 @@ class RnnSearch(Model):
         self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
-        weights = names.from_file(tensors, self.state_dict(), folder)
+        check_weights(tensors, self.state_dict(), folder)
         allocate(self)
-        self.load_state_dict(weights)
+        self.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
         return LoadReport(fresh=[], unused=[])
 
     def _initialise(self) -> None:

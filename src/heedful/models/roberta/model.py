@@ -3,11 +3,17 @@
 from typing import ClassVar
 
 from heedful.models import forwards
+from heedful.models.bert.model import BertForQuestionAnswering, BertForTokenClassification
 from heedful.models.encoder import Encoder, language_head
-from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.heads import DenseSequenceHead, SequenceHead
 from heedful.models.roberta.config import RobertaConfig
-from heedful.models.roberta.names import IN_FILES, PREFIX
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = {
+    "lm_head.transform.dense": "lm_head.dense",
+    "lm_head.transform.LayerNorm": "lm_head.layer_norm",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class RobertaModel(Encoder):
@@ -21,8 +27,8 @@ class RobertaModel(Encoder):
     """
 
     config: RobertaConfig
-    prefix = PREFIX
-    file_names = IN_FILES
+    prefix = "roberta"
+    file_names = _IN_FILES
 
     def __init__(self, config: RobertaConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config, add_pooling_layer)
@@ -61,21 +67,14 @@ class RobertaForMultipleChoice(ModelWithHead):
     forward = forwards.choose
 
 
-class RobertaForTokenClassification(ModelWithHead):
+class RobertaForTokenClassification(BertForTokenClassification):
     """RoBERTa with a linear classifier on every token."""
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
 
-    def __init__(self, config: RobertaConfig) -> None:
-        body = self.body_class(config, add_pooling_layer=False)
-        head = TokenHead(config.hidden_size, config.num_labels, dropout=config.head_dropout)
-        super().__init__(body, head, at="classifier")
 
-    forward = forwards.classify
-
-
-class RobertaForQuestionAnswering(ModelWithHead):
+class RobertaForQuestionAnswering(BertForQuestionAnswering):
     """RoBERTa that predicts the start and end of an answer span.
 
     Raises:
@@ -84,13 +83,6 @@ class RobertaForQuestionAnswering(ModelWithHead):
 
     roberta: RobertaModel
     body_class: ClassVar[type[Encoder]] = RobertaModel
-
-    def __init__(self, config: RobertaConfig) -> None:
-        body = self.body_class(config, add_pooling_layer=False)
-        head = SpanHead(config.hidden_size, config.num_labels)
-        super().__init__(body, head, at="qa_outputs")
-
-    forward = forwards.find_span
 
 
 class RobertaForMaskedLM(ModelWithHead):

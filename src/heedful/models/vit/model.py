@@ -1,6 +1,7 @@
 """ViT (Dosovitskiy et al. 2021): BERT's blocks, pre-norm, on the patches of an image."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,18 @@ from heedful.models.encoder import Pooler, Variant, make_stack
 from heedful.models.heads import PixelHead, SequenceHead
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import initialise
-from heedful.models.vit import names
 from heedful.models.vit.config import ViTConfig
 from heedful.models.with_head import ModelWithHead
+
+_IN_FILES = {
+    "embeddings.cls_token.weight": "embeddings.cls_token",
+    "embeddings.mask_token.weight": "embeddings.mask_token",
+    "embeddings.position_embeddings.weight": "embeddings.position_embeddings",
+    "attention.self": "attention.attention",
+    "attention.output.LayerNorm": "layernorm_before",
+    "output.LayerNorm": "layernorm_after",
+}
+"""Module names in a file, where they differ from the model's."""
 
 
 class ViTModel(Body):
@@ -31,8 +41,8 @@ class ViTModel(Body):
 
     config: ViTConfig
     embeddings: PatchEmbeddings
-    prefix = names.PREFIX
-    file_names = names.IN_FILES
+    prefix = "vit"
+    file_names = _IN_FILES
 
     def __init__(
         self, config: ViTConfig, add_pooling_layer: bool = True, use_mask_token: bool = False
@@ -55,10 +65,6 @@ class ViTModel(Body):
         if add_pooling_layer:
             self.pooler = Pooler(config.hidden_size, config.pooler_output_size, config.pooler_act)
         initialise(self, config.initializer_range)
-
-    def why_not_compiled(self) -> str | None:
-        """Return None, since the blocks have a compiled form."""
-        return None
 
     def get_input_embeddings(self) -> nn.Embedding:
         """Raise an error, since patches have no embedding table.
@@ -161,7 +167,7 @@ class ViTForMaskedImageModeling(ModelWithHead):
     """ViT that predicts the pixels of masked patches (Xie et al. 2022)."""
 
     vit: ViTModel
-    head_in_files = names.DECODER
+    head_in_files: ClassVar = {"decoder.projection": "decoder.0"}
 
     def __init__(self, config: ViTConfig) -> None:
         body = ViTModel(config, add_pooling_layer=False, use_mask_token=True)

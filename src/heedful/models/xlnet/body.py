@@ -67,7 +67,7 @@ class XLNetModel(Body):
 
     config: XLNetConfig
     embeddings: StreamEmbeddings
-    prefix = names.PREFIX
+    prefix = "transformer"
     file_names = names.IN_FILES
     packing_token = "last"
 
@@ -87,10 +87,6 @@ class XLNetModel(Body):
         initialise(self, config.initializer_range)
         for block in self.encoder.blocks:  # this bias is initialised like a weight
             nn.init.normal_(block.attention.self.query.bias, std=config.initializer_range)
-
-    def why_not_compiled(self) -> str | None:
-        """Return None, since the blocks have a compiled form."""
-        return None
 
     @property
     def default_length(self) -> int:

@@ -14,6 +14,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
 
 _ATTENTION = ("bi", "uni")
@@ -102,19 +103,24 @@ class XLNetConfig(ReferenceConfig):
     tie_word_embeddings: bool = True
     """Whether a language model's output layer shares the weights of the word embeddings."""
 
+    hidden_size = Alias[int]("d_model")
+    num_hidden_layers = Alias[int]("n_layer")
+    num_attention_heads = Alias[int]("n_head")
+    intermediate_size = Alias[int]("d_inner")
+    hidden_act = Alias[str]("ff_activation")
+    hidden_dropout_prob = Alias[float]("dropout")
+    attention_probs_dropout_prob = Alias[float]("dropout")
+
     def __post_init__(self) -> None:
         check_sizes(self, ("vocab_size", "d_model", "n_head", "d_inner"), ("n_layer",))
         check_sizes(self, ("start_n_top", "end_n_top"))
         check_numbers(self, ("clamp_len",), int, low=-1)
-        for name in ("mem_len", "reuse_len"):
-            if getattr(self, name) is not None:
-                check_numbers(self, (name,), int)
+        check_numbers(self, ("mem_len", "reuse_len"), int, optional=True)
         switches = ("untie_r", "use_mems_eval", "use_mems_train", "bi_data", "same_length")
         check_booleans(self, (*switches, "summary_use_proj", "tie_word_embeddings"))
         check_numbers(self, ("initializer_range", "layer_norm_eps"), float)
         check_numbers(self, self.DROPOUTS, float, below=1)
-        if self.pad_token_id is not None:
-            check_numbers(self, ("pad_token_id",), int, below=self.vocab_size)
+        check_numbers(self, ("pad_token_id",), int, below=self.vocab_size, optional=True)
         check_multiple(self, "d_model", "n_head")
         if self.d_model % 2:
             raise UserError(f"d_model is {self.d_model}; it must be even, for sines and cosines")
@@ -129,41 +135,6 @@ class XLNetConfig(ReferenceConfig):
     def max_position_embeddings(self) -> int:
         """Safeguard only: distances are computed, so a sequence may have any length."""
         return 2**16
-
-    @property
-    def hidden_size(self) -> int:
-        """``d_model``."""
-        return self.d_model
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """``n_layer``."""
-        return self.n_layer
-
-    @property
-    def num_attention_heads(self) -> int:
-        """``n_head``."""
-        return self.n_head
-
-    @property
-    def intermediate_size(self) -> int:
-        """``d_inner``."""
-        return self.d_inner
-
-    @property
-    def hidden_act(self) -> str:
-        """``ff_activation``."""
-        return self.ff_activation
-
-    @property
-    def hidden_dropout_prob(self) -> float:
-        """``dropout``."""
-        return self.dropout
-
-    @property
-    def attention_probs_dropout_prob(self) -> float:
-        """``dropout``."""
-        return self.dropout
 
     @property
     def type_vocab_size(self) -> int:

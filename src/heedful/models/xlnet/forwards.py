@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.models import heads
-from heedful.models.forwards import mean
+from heedful.models.forwards import check_choices, flat_choices, mean
 from heedful.models.labels import class_loss
 from heedful.models.outputs import (
     XLNetModelOutput,
@@ -107,26 +107,23 @@ def choose(
     Raises:
         UserError: an argument has a wrong shape, type or value.
     """
-    choices = input_ids if input_ids is not None else inputs_embeds
-    if choices is None or choices.ndim < 3:
-        shape = "nothing" if choices is None else f"shape {tuple(choices.shape)}"
-        raise UserError(f"choices are given as {shape}; expected (batch, choices, length)")
+    shape = check_choices(input_ids, inputs_embeds)
     output = classify(
         self,
-        _flatten_choices(input_ids),
-        _flatten_choices(attention_mask),
-        _flatten_choices(token_type_ids),
+        flat_choices(input_ids),
+        flat_choices(attention_mask),
+        flat_choices(token_type_ids),
         mems=mems,
         perm_mask=perm_mask,
         target_mapping=target_mapping,
-        input_mask=_flatten_choices(input_mask),
-        inputs_embeds=_flatten_choices(inputs_embeds),
+        input_mask=flat_choices(input_mask),
+        inputs_embeds=flat_choices(inputs_embeds),
         head_mask=head_mask,
         use_mems=use_mems,
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
-    logits = output.logits.view(choices.shape[:2])  # (B, C)
+    logits = output.logits.view(shape[:2])  # (B, C)
     loss = None if labels is None else mean(class_loss(logits, labels))
     return replace(output, logits=logits, loss=loss)
 
@@ -315,7 +312,3 @@ def predict_permuted(
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
     )
-
-
-def _flatten_choices(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.flatten(0, 1)  # (B * C, ...)

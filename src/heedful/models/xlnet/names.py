@@ -10,9 +10,6 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-PREFIX = "transformer"
-"""The attribute that holds the body in a model with a head; names in a file may lack it."""
-
 IN_FILES = {
     "embeddings.word_embeddings": "word_embedding",
     "embeddings.mask_embedding.weight": "mask_emb",
