@@ -158,7 +158,6 @@ def encoding_of(
 def pad_encodings(
     encodings: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     plan: RowPlan,
-    *,
     pad_token_id: int,
     attention_mask: bool,
     tensors: Tensors | None,

@@ -343,11 +343,7 @@ class ModelTokenizer:
             model_max_length=self.model_max_length,
         )
         return pad_encodings(
-            encoded_inputs,
-            plan,
-            pad_token_id=self.pad_token_id,
-            attention_mask=return_attention_mask,
-            tensors=return_tensors,
+            encoded_inputs, plan, self.pad_token_id, return_attention_mask, return_tensors
         )
 
     # Conversion between tokens, ids and text.
