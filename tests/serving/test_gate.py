@@ -518,6 +518,8 @@ async def test_what_is_no_json_is_said_to_be_none() -> None:
                 (b"{", no_json),
                 (b'{"x": "\xff"}', no_json),
                 (b"\x1f\x8b\x08\0", no_json),
+                ('{"texts": ["\u2200", [], []]}'.encode("utf-16"), no_json),
+                ('{"texts": ["\u2200", [], []]}'.encode("utf-16-le"), no_json),
                 (b"[" * 9000, "the body: nested too deeply"),
                 (b'{"top": ' + b"9" * 9000 + b"}", "the body: a number with too many digits"),
             ):
