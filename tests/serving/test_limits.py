@@ -1,6 +1,7 @@
 """What asks for too much is refused before anything is made of it, and others are answered."""
 
 import asyncio
+import gzip
 import json
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ from tests.serving.inside import client_of, loaded, service_of
 
 from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import explain, openai, runs, tei_shapes
+from heedful.serving.protocols import explain, openai, runs, tei_shapes, v2
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.tasks.texts import text_records
@@ -352,6 +353,45 @@ async def test_candidates_for_many_masks_are_refused_unless_few_are_wanted(
         assert encoded == []
         (answer,) = await asked(service, "masked", [text], top=7)
         assert [len(blank.candidates) for blank in answer.blanks] == [7] * 60
+
+
+async def test_texts_of_a_tensor_are_refused_before_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode = tensors._texts
+    monkeypatch.setattr(tensors, "_texts", None)
+    size = {"parameters": {"binary_data_size": 0}}
+    for shape in ([5], [2, 3], [2**62, 2**62]):
+        tensor = {"name": "text", "datatype": "BYTES", "shape": shape} | size
+        async with service_of("embed", max_items=4) as service:
+            said = await refused(service, "/v2/models/embed/infer", {"inputs": [tensor]})
+            assert said.endswith("texts; a request may have 4")
+    monkeypatch.setattr(tensors, "_texts", decode)
+    tensor = tensors.InputTensor(name="text", datatype="BYTES", shape=[2])
+    with pytest.raises(Problem, match=r"text: more texts than in the shape \[2\]"):
+        decode(tensor, b"\0" * 12 + b"?", 2)
+
+
+async def test_a_body_is_decompressed_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = []
+    decompressed = v2.decompressed
+
+    def noted(*given: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return decompressed(*given)
+
+    monkeypatch.setattr(v2, "decompressed", noted)
+    async with service_of("classify") as service, client_of(service) as client:
+        reply = await client.post(
+            "/v2/models/classify/infer",
+            content=gzip.compress(json.dumps({"inputs": [BYTES]}).encode()),
+            headers={"content-encoding": "gzip"},
+        )
+    assert reply.status_code == 200
+    assert threading.main_thread() not in threads
+    assert len(threads) == 1
 
 
 def test_no_text_of_a_request_as_large_as_may_be_has_fewer_tokens_than_characters_allow() -> None:

@@ -1,5 +1,6 @@
 """The Open Inference Protocol, version 2, for clients of KServe and Triton."""
 
+import asyncio
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -15,7 +16,6 @@ from heedful.serving.asking import (
     for_each_run,
     problems,
 )
-from heedful.serving.limits import check_items
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.runs import Options
@@ -167,7 +167,10 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         """Return the answers for texts as tensors."""
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        content = decompressed(await request.body(), encoding, service.settings.max_body)
+        # A body of many short gzip members takes seconds.
+        content = await asyncio.to_thread(
+            decompressed, await request.body(), encoding, service.settings.max_body
+        )
         asked = read(content, request.headers.get(HEADER), service.settings)
         return await _infer(service, served, asked)
 
@@ -197,8 +200,6 @@ def _find(service: Service, name: str, version: str) -> ServedRun:
 async def _infer(service: Service, served: ServedRun, asked: InferRequest) -> Response:
     """Answer a request."""
     columns = columns_of(served.task)
-    rows = (len(array) for array in asked.texts.values() if array.ndim)
-    check_items(max(rows, default=0), service.settings)
     try:
         options = Options.model_validate(asked.options).model_dump(exclude_unset=True)
     except ValidationError as error:
