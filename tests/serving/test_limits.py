@@ -355,6 +355,25 @@ async def test_candidates_for_many_masks_are_refused_unless_few_are_wanted(
         assert [len(blank.candidates) for blank in answer.blanks] == [7] * 60
 
 
+async def test_vectors_of_many_tokens_are_refused_before_they_are_computed() -> None:
+    texts = ["the red cat"] * 3  # of 5 tokens, with vectors of 16 values
+    async with service_of("embed", max_values=239) as service:
+        served = service.runs["embed"]
+        computed = service.metrics.tokens.labels("embed")._value.get()
+        for path, body in (
+            ("/embed_all", {"inputs": texts}),
+            ("/api/runs/embed/predict", {"texts": texts, "options": {"token_vectors": True}}),
+        ):
+            assert await refused(service, path, body) == (
+                "15 tokens with vectors of 16 values; an answer may have 14 such tokens: "
+                "send the texts in several requests"
+            )
+        assert served.lane.queue.tokens == 0
+        assert service.metrics.tokens.labels("embed")._value.get() == computed
+        assert len(await asked(service, "embed", texts)) == 3
+        assert len(await asked(service, "embed", texts[:2], token_vectors=True)) == 2
+
+
 async def test_texts_of_a_tensor_are_refused_before_they_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -147,6 +147,23 @@ def check_fill_mask(
         )
 
 
+def check_token_vectors(tokens: int, width: int, settings: ServeSettings) -> None:
+    """Check the size of an answer with a vector for each token: hundreds of times its text.
+
+    Args:
+        tokens: number of tokens of the request.
+        width: number of values of a vector.
+        settings: the limits.
+
+    Raises:
+        Problem: the vectors would have more values than the limit.
+    """
+    if tokens * width > settings.max_values:
+        message = f"{tokens:,} tokens with vectors of {width:,} values"
+        limit = f"an answer may have {settings.max_values // width:,} such tokens"
+        raise Problem("too many", f"{message}; {limit}: send the texts in several requests")
+
+
 async def check_tokens(item: Any, tokenizer: Any, most: float, encoder: Executor) -> None:
     """Check that no single text of an item has too many tokens, even if it will be truncated.
 
