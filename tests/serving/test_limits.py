@@ -11,7 +11,7 @@ from tests.serving.inside import client_of, loaded, service_of
 
 from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
-from heedful.serving.protocols import explain, openai, runs, tei_shapes, v2
+from heedful.serving.protocols import explain, openai, runs, tei_shapes
 from heedful.serving.service import Service
 from heedful.settings import ServeSettings
 from heedful.tasks.texts import text_records
@@ -187,6 +187,8 @@ async def test_a_text_of_too_many_characters_is_not_tokenized(
                 await asked(service, name, [text])
         said = await refused(service, "/tokenize", {"inputs": " " * (most + 1)})
         assert said == "a text of 65,537 characters; it may have 65,536"
+        path = "/api/runs/classify/explain"
+        assert await refused(service, path, {"text": "a" * (most + 1)}) == said
         assert (encoded, tokenized) == ([], [])
         assert len(await asked(service, "classify", ["a" * most])) == 1
 
@@ -391,26 +393,20 @@ async def test_texts_of_a_tensor_are_refused_before_they_are_read(
         decode(tensor, b"\0" * 12 + b"?", 2)
 
 
-async def test_a_body_is_decompressed_beside_the_event_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads = []
-    decompressed = v2.decompressed
-
-    def noted(*given: Any) -> bytes:
-        threads.append(threading.current_thread())
-        return decompressed(*given)
-
-    monkeypatch.setattr(v2, "decompressed", noted)
-    async with service_of("classify") as service, client_of(service) as client:
+async def test_of_many_gzip_members_none_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_gunzip", None)
+    async with service_of("embed") as service, client_of(service) as client:
         reply = await client.post(
-            "/v2/models/classify/infer",
-            content=gzip.compress(json.dumps({"inputs": [BYTES]}).encode()),
+            "/v2/models/embed/infer",
+            content=gzip.compress(b"") * 1001,
             headers={"content-encoding": "gzip"},
         )
-    assert reply.status_code == 200
-    assert threading.main_thread() not in threads
-    assert len(threads) == 1
+    said = {"error": "1,001 gzip members; a body may have 1,000"}
+    assert (reply.status_code, reply.json()) == (413, said)
+    monkeypatch.undo()
+    body = json.dumps({"inputs": [BYTES]}).encode()
+    parts = gzip.compress(body) + gzip.compress(b"") * 999
+    assert tensors.decompressed(parts, "gzip", len(body)) == body
 
 
 def test_no_text_of_a_request_as_large_as_may_be_has_fewer_tokens_than_characters_allow() -> None:

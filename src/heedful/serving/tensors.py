@@ -27,6 +27,10 @@ HEADER = "inference-header-content-length"
 Datatype = Literal["BOOL", "INT64", "FP32", "BYTES"]
 _FORMATS = {"BOOL": "?", "INT64": "<i8", "FP32": "<f4"}
 _ENCODINGS = ("gzip", "deflate")
+_MEMBER = b"\x1f\x8b\x08"
+"""First bytes of each gzip member (RFC 1952, 2.3.1)."""
+_MAX_MEMBERS = 1000
+"""Maximum number of gzip members, each of which takes as long as thousands of bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,13 +121,17 @@ def decompressed(content: bytes, encoding: str, most: int) -> bytes:
         most: maximum number of bytes after decompression.
 
     Raises:
-        Problem: the encoding is unknown, the body is damaged, or it has more than ``most`` bytes.
+        Problem: the encoding is unknown, the body is damaged, it has more than ``most`` bytes, or
+            too many gzip members.
     """
     if encoding in ("", "identity"):
         return content
     if encoding not in _ENCODINGS:
         allowed = ", ".join(_ENCODINGS)
         raise Problem("validation", f"Content-Encoding: give {allowed}, or none", status=415)
+    members = content.count(_MEMBER) if encoding == "gzip" else 0
+    if members > _MAX_MEMBERS:
+        raise Problem("too many", f"{members:,} gzip members; a body may have {_MAX_MEMBERS:,}")
     try:
         plain = (_gunzip if encoding == "gzip" else _inflate)(content, most + 1)
     except (zlib.error, EOFError, OSError):

@@ -1,6 +1,5 @@
 """The Open Inference Protocol, version 2, for clients of KServe and Triton."""
 
-import asyncio
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -167,10 +166,7 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         """Return the answers for texts as tensors."""
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
-        # A body of many short gzip members takes seconds.
-        content = await asyncio.to_thread(
-            decompressed, await request.body(), encoding, service.settings.max_body
-        )
+        content = decompressed(await request.body(), encoding, service.settings.max_body)
         asked = read(content, request.headers.get(HEADER), service.settings)
         return await _infer(service, served, asked)
 
