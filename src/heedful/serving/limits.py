@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from heedful.errors import UserError
+from heedful.reading.pictures import Picture
 from heedful.serving.problem import Problem
 from heedful.settings import PredictSettings, ServeSettings
 from heedful.tokens import TranslationTokenizer
@@ -198,10 +199,13 @@ def too_many_tokens(most: float) -> Problem:
 
 
 def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
-    """Split the items of a request into parts. Other requests take turns between two parts."""
+    """Split the items of a request into parts. Other requests take turns between two parts.
+
+    A picture is a part of its own: a few kilobytes can be 50 million pixels.
+    """
     start = size = 0
     for index, item in enumerate(items):
-        characters = _count_characters(item)
+        characters = _turn_size(item)
         if index > start and (
             index - start == _ITEMS_PER_TURN or size + characters > _CHARACTERS_PER_TURN
         ):
@@ -210,6 +214,10 @@ def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
         size += characters
     if items:
         yield items[start:]
+
+
+def _turn_size(item: Any) -> int:
+    return _CHARACTERS_PER_TURN if isinstance(item, Picture) else _count_characters(item)
 
 
 def _count_tokens(text: str, tokenizer: Any) -> int:
