@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from heedful.checkpoints.runs import METRICS
 from heedful.reports import charts
@@ -134,5 +134,5 @@ def _smooth(title: str, name: str, points: Sequence[Point]) -> Chart:
     return charts.lines(title, [series], x_label="step", y_range=y_range)
 
 
-def _is_finite(value: object) -> bool:
+def _is_finite(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)

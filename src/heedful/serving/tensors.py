@@ -261,7 +261,8 @@ def _texts(tensor: InputTensor, content: bytes, most: int) -> list[str]:
     Raises:
         Problem: there are more than ``most``, or one is damaged.
     """
-    texts, start, name = [], 0, tensor.name
+    texts: list[str] = []
+    start, name = 0, tensor.name
     while start < len(content):
         if len(texts) == most:
             raise Problem("validation", f"{name}: more texts than in the shape {tensor.shape}")

@@ -152,8 +152,8 @@ def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
     checks = {
         "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),
         "pad_token_id": config.get("pad_token_id") in (None, source.pad_token_id),
-        "vocab_size": _holds(config.get("vocab_size"), source),
-        "decoder_vocab_size": _holds(config.get("decoder_vocab_size"), target),
+        "vocab_size": _holds(config.get("vocab_size"), source.vocab_size),
+        "decoder_vocab_size": _holds(config.get("decoder_vocab_size"), target.vocab_size),
     }
     for key, fits in checks.items():
         if not fits:
@@ -163,9 +163,9 @@ def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
             )
 
 
-def _holds(size: object, tokenizer: TextTokenizer) -> bool:
+def _holds(size: object, pieces: int) -> bool:
     """Return whether a model's vocabulary of a size, if it has one, holds all pieces."""
-    return not size or (isinstance(size, int) and size >= tokenizer.vocab_size)
+    return not size or (isinstance(size, int) and size >= pieces)
 
 
 def _longest_match(ids: dict[str, int], path: Path) -> TextTokenizer:
