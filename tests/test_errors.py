@@ -73,6 +73,12 @@ def test_the_nearest_name_is_looked_for_among_all() -> None:
     assert len(message) < 250
 
 
+def test_a_long_unknown_name_is_shortened_and_spaces_around_a_short_one_are_seen() -> None:
+    message = str(unknown_name("key", "x" * 10**6, ["text"]))
+    assert message == f"unknown key '{'x' * 49}…{'x' * 50}'; allowed: text"
+    assert str(unknown_name("key", " text", ["text"])).startswith("unknown key ' text' (did you")
+
+
 def test_messages_about_labels_are_short() -> None:
     found = Counter([*LABELS, "lable-76"])
     with pytest.raises(UserError, match=rf"did you mean 'label-76'\?\): {SHORT}$"):

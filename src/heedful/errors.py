@@ -42,6 +42,8 @@ def unknown_name(what: str, name: str, allowed: Iterable[str]) -> UserError:
         allowed: all allowed names.
     """
     names = sorted(allowed)
+    if len(name) > MAX_NAME_LENGTH:
+        name = shorten(name, MAX_NAME_LENGTH)
     return UserError(
         f"unknown {what} {name!r}{did_you_mean(name, names)}; allowed: {join_names(names)}"
     )

@@ -88,10 +88,22 @@ def size_of(path: Path) -> int:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file of at most 64 MiB.
+    """Read a JSON object from a file.
 
     Raises:
-        UserError: the file is missing, too large, not UTF-8, not JSON, or not an object.
+        UserError: the file holds no object; or see `read_json_value`.
+    """
+    value = read_json_value(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def read_json_value(path: Path) -> object:
+    """Read a JSON value from a file of at most 64 MiB.
+
+    Raises:
+        UserError: the file is missing, too large, not UTF-8, or not JSON.
     """
     if (size := size_of(path)) > MAX_JSON_BYTES:
         raise UserError(f"{path}: {size:,} bytes of JSON; at most {MAX_JSON_BYTES:,} are read")
@@ -99,10 +111,7 @@ def read_json(path: Path) -> dict[str, Any]:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
-    value = parse_json(text, str(path))
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
+    return parse_json(text, str(path))
 
 
 def read_json_or_empty(path: Path) -> dict[str, Any]:

@@ -93,6 +93,16 @@ def test_other_modules_are_named(tmp_path: Path, modules: Any, message: str) -> 
         read_layout(_write(tmp_path / "model", modules))
 
 
+def test_modules_that_are_no_text_or_too_many_are_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path / "model") / "modules.json"
+    path.write_bytes(b'[{"name": "\xff"}]')
+    with pytest.raises(UserError, match=r"modules\.json: not UTF-8 at byte 11"):
+        heedful.load(path.parent)
+    os.truncate(path, 2**40)  # a sparse file
+    with pytest.raises(UserError, match=r"1,099,511,627,776 bytes of JSON; at most 67,108,864"):
+        heedful.load(path.parent)
+
+
 @pytest.mark.parametrize(
     ("pooling", "message"),
     [
@@ -160,6 +170,10 @@ def test_arguments_beside_the_files_are_refused(tmp_path: Path, key: str) -> Non
     files.write_json(folder / "sentence_bert_config.json", {key: {"model_max_length": 6}})
     with pytest.raises(UserError, match=f"{key} is .*model_max_length.*, which is not done here"):
         read_layout(folder)
+    for odd in (5, [[]], "trust_remote_code"):
+        files.write_json(folder / "sentence_bert_config.json", {key: odd})
+        with pytest.raises(UserError, match=f"{key} is .*, which is not done here"):
+            read_layout(folder)
 
 
 def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
@@ -183,7 +197,7 @@ def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
     (folder / "tokenizer_config.json").unlink()
     path = folder / "config_sentence_transformers.json"
     prompts = {"query": "find: ", "document": ""}
-    for name in (None, "document"):
+    for name in (None, "document", []):
         files.write_json(path, {"prompts": prompts, "default_prompt_name": name})
         assert read_layout(folder).pooling == "mean"
     files.write_json(path, {"prompts": prompts, "default_prompt_name": "query"})

@@ -26,6 +26,10 @@ def test_what_is_odd_in_a_log_is_left_out(tmp_path: Path) -> None:
     rows = ["[]", "{}", '{"step": 1, "loss": NaN}', {"step": 2, "loss": None, "dev": "x"}]
     training = read_training(run_with(tmp_path, *rows))
     assert curves(training) == []
+    rows = [{"step": 1, "tokens": "x"}, {"step": 2, "tokens": 7}, "[" * 10**5, "9" * 5000]
+    log = run_with(tmp_path, *rows) / "metrics.jsonl"
+    log.write_bytes(log.read_bytes() + b'\n{"step": 3, "no\xc3')  # cut within a character
+    assert read_training(tmp_path).tokens == 7
     assert curves(read_training(tmp_path / "none")) == []
 
 

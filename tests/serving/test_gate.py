@@ -17,6 +17,7 @@ from heedful.cli import run
 from heedful.errors import UserError
 from heedful.serving.access import access_control
 from heedful.serving.application import application
+from heedful.serving.loading import Loaded
 from heedful.serving.logs import LOG, JsonLines
 from heedful.serving.protocols import PROTOCOLS
 from heedful.serving.service import Service
@@ -518,6 +519,8 @@ async def test_what_is_no_json_is_said_to_be_none() -> None:
                 (b"{", no_json),
                 (b'{"x": "\xff"}', no_json),
                 (b"\x1f\x8b\x08\0", no_json),
+                ('{"texts": ["\u2200", [], []]}'.encode("utf-16"), no_json),
+                ('{"texts": ["\u2200", [], []]}'.encode("utf-16-le"), no_json),
                 (b"[" * 9000, "the body: nested too deeply"),
                 (b'{"top": ' + b"9" * 9000 + b"}", "the body: a number with too many digits"),
             ):
@@ -654,6 +657,24 @@ def test_what_a_user_gets_wrong_is_said_in_a_line(
 def test_a_port_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
+        assert run(["serve", "x", "--port", str(port)]) == 2
+    said = capsys.readouterr().err
+    assert said == f"heedful: --host 127.0.0.1 --port {port}: Address already in use\n"
+
+
+def test_a_port_that_is_taken_while_runs_are_loaded_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+
+        def load(*given: Any) -> Loaded:
+            other.listen()
+            return loaded("classify")
+
+        monkeypatch.setattr("heedful.serving.server.load", load)
         assert run(["serve", "x", "--port", str(port)]) == 2
     said = capsys.readouterr().err
     assert said == f"heedful: --host 127.0.0.1 --port {port}: Address already in use\n"

@@ -1,6 +1,7 @@
 """What asks for too much is refused before anything is made of it, and others are answered."""
 
 import asyncio
+import gzip
 import json
 import threading
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from tests.serving.inside import client_of, loaded, service_of
 
+from heedful.reading.pictures import Picture
 from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import explain, openai, runs, tei_shapes
@@ -186,6 +188,8 @@ async def test_a_text_of_too_many_characters_is_not_tokenized(
                 await asked(service, name, [text])
         said = await refused(service, "/tokenize", {"inputs": " " * (most + 1)})
         assert said == "a text of 65,537 characters; it may have 65,536"
+        path = "/api/runs/classify/explain"
+        assert await refused(service, path, {"text": "a" * (most + 1)}) == said
         assert (encoded, tokenized) == ([], [])
         assert len(await asked(service, "classify", ["a" * most])) == 1
 
@@ -263,6 +267,8 @@ def test_a_turn_has_few_records_of_few_characters() -> None:
         1,
         1,
     ]
+    pictures = [Picture(content=b"", source="picture 1")] * 3
+    assert [len(part) for part in limits.split_into_turns(pictures)] == [1, 1, 1]
     assert list(limits.split_into_turns([])) == []
     parts = [record for part in limits.split_into_turns([*short, *long]) for record in part]
     assert parts == [*short, *long]
@@ -352,6 +358,58 @@ async def test_candidates_for_many_masks_are_refused_unless_few_are_wanted(
         assert encoded == []
         (answer,) = await asked(service, "masked", [text], top=7)
         assert [len(blank.candidates) for blank in answer.blanks] == [7] * 60
+
+
+async def test_vectors_of_many_tokens_are_refused_before_they_are_computed() -> None:
+    texts = ["the red cat"] * 3  # of 5 tokens, with vectors of 16 values
+    async with service_of("embed", max_values=239) as service:
+        served = service.runs["embed"]
+        computed = service.metrics.tokens.labels("embed")._value.get()
+        for path, body in (
+            ("/embed_all", {"inputs": texts}),
+            ("/api/runs/embed/predict", {"texts": texts, "options": {"token_vectors": True}}),
+        ):
+            assert await refused(service, path, body) == (
+                "15 tokens with vectors of 16 values; an answer may have 14 such tokens: "
+                "send the texts in several requests"
+            )
+        assert served.lane.queue.tokens == 0
+        assert service.metrics.tokens.labels("embed")._value.get() == computed
+        assert len(await asked(service, "embed", texts)) == 3
+        assert len(await asked(service, "embed", texts[:2], token_vectors=True)) == 2
+
+
+async def test_texts_of_a_tensor_are_refused_before_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode = tensors._texts
+    monkeypatch.setattr(tensors, "_texts", None)
+    size = {"parameters": {"binary_data_size": 0}}
+    for shape in ([5], [2, 3], [2**62, 2**62]):
+        tensor = {"name": "text", "datatype": "BYTES", "shape": shape} | size
+        async with service_of("embed", max_items=4) as service:
+            said = await refused(service, "/v2/models/embed/infer", {"inputs": [tensor]})
+            assert said.endswith("texts; a request may have 4")
+    monkeypatch.setattr(tensors, "_texts", decode)
+    tensor = tensors.InputTensor(name="text", datatype="BYTES", shape=[2])
+    with pytest.raises(Problem, match=r"text: more texts than in the shape \[2\]"):
+        decode(tensor, b"\0" * 12 + b"?", 2)
+
+
+async def test_of_many_gzip_members_none_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_gunzip", None)
+    async with service_of("embed") as service, client_of(service) as client:
+        reply = await client.post(
+            "/v2/models/embed/infer",
+            content=gzip.compress(b"") * 1001,
+            headers={"content-encoding": "gzip"},
+        )
+    said = {"error": "1,001 gzip members; a body may have 1,000"}
+    assert (reply.status_code, reply.json()) == (413, said)
+    monkeypatch.undo()
+    body = json.dumps({"inputs": [BYTES]}).encode()
+    parts = gzip.compress(body) + gzip.compress(b"") * 999
+    assert tensors.decompressed(parts, "gzip", len(body)) == body
 
 
 def test_no_text_of_a_request_as_large_as_may_be_has_fewer_tokens_than_characters_allow() -> None:

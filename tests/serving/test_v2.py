@@ -222,7 +222,16 @@ TOO_LONG = b"\xff\xff\xff\x00a"
             "choices: row 1 of 2 texts in the shape [2, 3]",
         ),
         ("classify", {"inputs": [text(shape=[-1])]}, {}, 400, "do not have the shape [-1]"),
-        ("classify", {"inputs": [text(shape=[0, 2**63], data=[])]}, {}, 400, "do not have the sh"),
+        ("classify", {"inputs": [text(shape=[0, 2**63 - 1], data=[])]}, {}, 400, "do not have th"),
+        ("classify", {"inputs": [text(shape=[2**63])]}, {}, 400, "inputs.0.shape.0: Input should"),
+        ("classify", {"inputs": [text(name="x" * 9999)]}, {}, 400, "should have at most 100 char"),
+        (
+            "classify",
+            {"inputs": [text(parameters={"binary_data_sise": 1})]},
+            {},
+            400,
+            "text: unknown parameter 'binary_data_sise' (did you mean 'binary_data_size'?)",
+        ),
         ("classify", {"inputs": [text(datatype="FP32")]}, {}, 400, "texts are BYTES"),
         ("classify", {"inputs": [text([1])]}, {}, 400, "text: expected texts"),
         ("classify", {"inputs": [text([])]}, {}, 400, "at least one"),
@@ -285,6 +294,7 @@ def test_errors(
         (b"\x01\x00", "a text is longer than its bytes"),
         (b"\x01\x00\x00\x00\xff", "text 1 is not UTF-8"),
         (b"", "0 texts do not have the shape [1]"),
+        (bytes(8), "more texts than in the shape [1]"),
     ],
 )
 def test_damaged_bytes(live: Live, content: bytes, message: str) -> None:

@@ -65,10 +65,13 @@ def test_the_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(right))
     TranslationTokenizer.from_pretrained(tmp_path)
-    for key, value in (("vocab_size", 260), ("decoder_vocab_size", 8), ("pad_token_id", 259)):
+    for key, value in (
+        *(("vocab_size", 260), ("decoder_vocab_size", 8), ("pad_token_id", 259)),
+        *(("vocab_size", "x"), ("decoder_vocab_size", {"x": 1}), ("pad_token_id", "x")),
+    ):
         path.write_text(json.dumps({**right, key: value}))
         with pytest.raises(
-            UserError, match=rf"config\.json: {key} is {value}; .* that of another model"
+            UserError, match=rf"config\.json: {key} is {value!r}; .* that of another model"
         ):
             TranslationTokenizer.from_pretrained(tmp_path)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
-from heedful.files import parse_json, read_json, read_json_or_empty, write_json
+from heedful.files import read_json, read_json_or_empty, read_json_value, write_json
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
@@ -126,9 +126,10 @@ def read_layout(folder: Path) -> SentenceLayout:
     if length is not None and (not isinstance(length, int) or isinstance(length, bool)):
         raise UserError(f"{sizes_path}: max_seq_length is {length!r}; expected a number")
     for key in _ARGUMENTS:
-        if set(sizes.get(key) or ()) - {"trust_remote_code"}:
+        given = sizes.get(key)
+        if given and not (isinstance(given, dict) and given.keys() <= {"trust_remote_code"}):
             raise UserError(
-                f"{sizes_path}: {key} is {sizes[key]!r}, which is not done here; write it into the "
+                f"{sizes_path}: {key} is {given!r}, which is not done here; write it into the "
                 "files of the tokenizer or the model and set it to null"
             )
     _check_texts(folder, sizes_path if sizes.get("do_lower_case") else None)
@@ -146,7 +147,7 @@ def _read_modules(folder: Path) -> tuple[list[str], list[str]]:
         UserError: the file is damaged.
     """
     path = folder / MODULES
-    modules = parse_json(path.read_text(encoding="utf-8"), str(path))
+    modules = read_json_value(path)
     if not isinstance(modules, list) or not all(
         isinstance(module, dict) and {"type", "path"} <= module.keys() for module in modules
     ):
@@ -188,7 +189,7 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
     path = folder / _PROMPTS
     values = read_json_or_empty(path)
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
-    prompt = prompts.get(name) if isinstance(prompts, dict) else None
+    prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if prompt:
         raise UserError(
             f"{path}: default_prompt_name {name!r} puts {prompt!r} before each text, which is not "

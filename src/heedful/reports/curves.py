@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from heedful.checkpoints.runs import METRICS
 from heedful.reports import charts
@@ -29,7 +29,8 @@ class Training:
     @property
     def tokens(self) -> int:
         """Total number of training tokens."""
-        return sum(int(row.get("tokens", 0)) for row in self.steps.values())
+        counts = (row.get("tokens") for row in self.steps.values())
+        return sum(int(count) for count in counts if _is_finite(count))
 
 
 def read_training(run: Path) -> Training:
@@ -41,11 +42,12 @@ def read_training(run: Path) -> Training:
     steps: dict[int, dict[str, Any]] = {}
     dev: dict[int, dict[str, float]] = {}
     path = run / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    content = path.read_bytes() if path.is_file() else b""
+    lines = content.decode("utf-8", errors="replace").splitlines()
     for line in lines:
         try:
             row = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             continue
         if not isinstance(row, dict) or not isinstance(row.get("step"), int):
             continue
@@ -132,5 +134,5 @@ def _smooth(title: str, name: str, points: Sequence[Point]) -> Chart:
     return charts.lines(title, [series], x_label="step", y_range=y_range)
 
 
-def _is_finite(value: object) -> bool:
+def _is_finite(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and math.isfinite(value)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from heedful.errors import MAX_NAME_LENGTH, shorten, unknown_name
+from heedful.errors import unknown_name
 from heedful.reading import Text
 from heedful.serving.pictures import records_of
 from heedful.serving.problem import Problem
@@ -28,7 +28,7 @@ class Body(BaseModel):
         if isinstance(body, dict):
             for key in body:
                 if key not in cls.model_fields:
-                    unknown = unknown_name("key", shorten(key, MAX_NAME_LENGTH), cls.model_fields)
+                    unknown = unknown_name("key", key, cls.model_fields)
                     raise PydanticCustomError("unknown_key", "{message}", {"message": str(unknown)})
         return body
 

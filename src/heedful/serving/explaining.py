@@ -15,6 +15,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor
 from heedful.serving.body import ClientLeftError
+from heedful.serving.limits import check_size
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.request_record import CURRENT_REQUEST
 from heedful.serving.service import ServedRun
@@ -56,11 +57,12 @@ class Explainer:
             The result of ``make``.
 
         Raises:
-            Problem: the run is not ready, too many explanations are pending, or the record cannot
-                be explained.
+            Problem: the run is not ready, the record has too many characters, too many explanations
+                are pending, or the record cannot be explained.
         """
         if not served.warm:
             raise Problem("not ready", f"{served.name} is not ready yet", retry_after=1)
+        check_size([record], self._settings)
         if self._pending >= self._settings.explain_queue:
             retry = max(1, math.ceil(self._pending * self._seconds))
             message = f"others wait for explanations; try again in {retry} s"

@@ -19,6 +19,7 @@ from heedful.batches import Example, Fitted
 from heedful.errors import UserError
 from heedful.serving.limits import (
     check_size,
+    check_token_vectors,
     check_tokens,
     num_characters,
     split_into_turns,
@@ -158,6 +159,9 @@ class Lane:
             return []
         self._admit(records)
         encoded, tokens = await self._encode(predictor, records, settings, self.settings.max_tokens)
+        if settings.token_vectors:
+            width = predictor.model.config.hidden_size
+            check_token_vectors(sum(tokens), width, self.settings)
         if self.queue.tokens + sum(tokens) > self.settings.queue_tokens and self.queue.items:
             raise self.overloaded()
         self.speed.learn_size(sum(tokens), num_characters(records))

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from heedful.errors import UserError
+from heedful.reading.pictures import Picture
 from heedful.serving.problem import Problem
 from heedful.settings import PredictSettings, ServeSettings
 from heedful.tokens import TranslationTokenizer
@@ -147,6 +148,23 @@ def check_fill_mask(
         )
 
 
+def check_token_vectors(tokens: int, width: int, settings: ServeSettings) -> None:
+    """Check the size of an answer with a vector for each token: hundreds of times its text.
+
+    Args:
+        tokens: number of tokens of the request.
+        width: number of values of a vector.
+        settings: the limits.
+
+    Raises:
+        Problem: the vectors would have more values than the limit.
+    """
+    if tokens * width > settings.max_values:
+        message = f"{tokens:,} tokens with vectors of {width:,} values"
+        limit = f"an answer may have {settings.max_values // width:,} such tokens"
+        raise Problem("too many", f"{message}; {limit}: send the texts in several requests")
+
+
 async def check_tokens(item: Any, tokenizer: Any, most: float, encoder: Executor) -> None:
     """Check that no single text of an item has too many tokens, even if it will be truncated.
 
@@ -181,10 +199,13 @@ def too_many_tokens(most: float) -> Problem:
 
 
 def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
-    """Split the items of a request into parts. Other requests take turns between two parts."""
+    """Split the items of a request into parts. Other requests take turns between two parts.
+
+    A picture is a part of its own: a few kilobytes can be 50 million pixels.
+    """
     start = size = 0
     for index, item in enumerate(items):
-        characters = _count_characters(item)
+        characters = _turn_size(item)
         if index > start and (
             index - start == _ITEMS_PER_TURN or size + characters > _CHARACTERS_PER_TURN
         ):
@@ -193,6 +214,10 @@ def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
         size += characters
     if items:
         yield items[start:]
+
+
+def _turn_size(item: Any) -> int:
+    return _CHARACTERS_PER_TURN if isinstance(item, Picture) else _count_characters(item)
 
 
 def _count_tokens(text: str, tokenizer: Any) -> int:

@@ -80,7 +80,8 @@ async def _serve(
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     host, port = listener.getsockname()[:2]
-    listener.listen(_BACKLOG)
+    with _naming_address(settings):  # two servers can bind the same address, but not listen on it
+        listener.listen(_BACKLOG)
     address = f"[{host}]" if ":" in host else host
     say(f"serving {', '.join(service.runs)} at http://{address}:{port}{settings.root_path}")
     await server.serve(sockets=[listener])
@@ -117,14 +118,21 @@ def _config(service: Service, access: AccessControl, settings: ServeSettings) ->
 
 
 def _listen(settings: ServeSettings) -> socket.socket:
-    try:
+    with _naming_address(settings):
         family, *_, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+    return listener
+
+
+@contextmanager
+def _naming_address(settings: ServeSettings) -> Iterator[None]:
+    """Name the address in the error if it cannot be used."""
+    try:
+        yield
     except OSError as error:
         options = f"--host {settings.host} --port {settings.port}"
         raise UserError(f"{options}: {error.strerror or error}") from None
-    return listener

@@ -2,18 +2,21 @@
 
 import gzip
 import io
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from heedful.errors import unknown_name
 from heedful.files import replace_surrogates
 from heedful.serving.asking import Body, Several, first_error
+from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
 from heedful.serving.wire import load
 from heedful.settings import ServeSettings
@@ -24,6 +27,10 @@ HEADER = "inference-header-content-length"
 Datatype = Literal["BOOL", "INT64", "FP32", "BYTES"]
 _FORMATS = {"BOOL": "?", "INT64": "<i8", "FP32": "<f4"}
 _ENCODINGS = ("gzip", "deflate")
+_MEMBER = b"\x1f\x8b\x08"
+"""First bytes of each gzip member (RFC 1952, 2.3.1)."""
+_MAX_MEMBERS = 1000
+"""Maximum number of gzip members, each of which takes as long as thousands of bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,12 +66,16 @@ class Tensor:
         return b"".join(len(text).to_bytes(4, "little") + text for text in texts)
 
 
+Name = Annotated[str, Field(max_length=100)]
+Dimension = Annotated[int, Field(le=2**63 - 1)]
+
+
 class InputTensor(Body):
     """A tensor of texts."""
 
-    name: str = Field(examples=["text"])
-    shape: list[int] = Field(max_length=2, examples=[[2]])
-    datatype: str = Field(description="BYTES", examples=["BYTES"])
+    name: Name = Field(examples=["text"])
+    shape: list[Dimension] = Field(max_length=2, examples=[[2]])
+    datatype: Name = Field(description="BYTES", examples=["BYTES"])
     parameters: dict[str, Any] | None = None
     data: list[Any] | None = Field(default=None, examples=[["the red cat", "it is white"]])
 
@@ -72,7 +83,7 @@ class InputTensor(Body):
 class AskedOutput(Body):
     """A requested output tensor."""
 
-    name: str = Field(examples=["scores"])
+    name: Name = Field(examples=["scores"])
     parameters: dict[str, Any] | None = None
 
 
@@ -110,13 +121,17 @@ def decompressed(content: bytes, encoding: str, most: int) -> bytes:
         most: maximum number of bytes after decompression.
 
     Raises:
-        Problem: the encoding is unknown, the body is damaged, or it has more than ``most`` bytes.
+        Problem: the encoding is unknown, the body is damaged, it has more than ``most`` bytes, or
+            too many gzip members.
     """
     if encoding in ("", "identity"):
         return content
     if encoding not in _ENCODINGS:
         allowed = ", ".join(_ENCODINGS)
         raise Problem("validation", f"Content-Encoding: give {allowed}, or none", status=415)
+    members = content.count(_MEMBER) if encoding == "gzip" else 0
+    if members > _MAX_MEMBERS:
+        raise Problem("too many", f"{members:,} gzip members; a body may have {_MAX_MEMBERS:,}")
     try:
         plain = (_gunzip if encoding == "gzip" else _inflate)(content, most + 1)
     except (zlib.error, EOFError, OSError):
@@ -169,7 +184,7 @@ def read(content: bytes, header: str | None, settings: ServeSettings) -> InferRe
     for tensor in body.inputs:
         if tensor.name in texts:
             raise Problem("validation", f"there are two inputs {tensor.name!r}")
-        elements, remaining = _elements(tensor, remaining)
+        elements, remaining = _elements(tensor, remaining, settings)
         texts[tensor.name] = _shaped(tensor, elements)
     if remaining:
         raise Problem("validation", f"{len(remaining):,} bytes are left behind the last tensor")
@@ -197,22 +212,27 @@ def _shaped(tensor: InputTensor, elements: list[str]) -> NDArray[np.object_]:
     )
 
 
-def _elements(tensor: InputTensor, content: bytes) -> tuple[list[str], bytes]:
+def _elements(
+    tensor: InputTensor, content: bytes, settings: ServeSettings
+) -> tuple[list[str], bytes]:
     """Return the texts of an input, and the remaining bytes."""
+    count = math.prod(max(size, 0) for size in tensor.shape)
+    check_items(count, settings)  # before the texts are read
     if tensor.datatype != "BYTES":
         message = f"{tensor.name}: its datatype is {tensor.datatype!r}; texts are BYTES"
         raise Problem("validation", message)
     parameters = dict(tensor.parameters or {})
     size = parameters.pop("binary_data_size", None)
     if parameters:
-        raise Problem("validation", f"{tensor.name}: unknown parameter {next(iter(parameters))!r}")
+        unknown = unknown_name("parameter", next(iter(parameters)), ["binary_data_size"])
+        raise Problem("validation", f"{tensor.name}: {unknown}")
     if size is None:
         if tensor.data is None:
             raise Problem("validation", f"{tensor.name}: no data in it")
         return _flat_texts(tensor), content
     if not isinstance(size, int) or not 0 <= size <= len(content) or tensor.data is not None:
         raise Problem("validation", f"{tensor.name}: binary_data_size is not that of its bytes")
-    return _texts(tensor.name, content[:size]), content[size:]
+    return _texts(tensor, content[:size], count), content[size:]
 
 
 def _flat_texts(tensor: InputTensor) -> list[str]:
@@ -235,10 +255,17 @@ def _flat_texts(tensor: InputTensor) -> list[str]:
     return data
 
 
-def _texts(name: str, content: bytes) -> list[str]:
-    """Parse length-prefixed texts."""
-    texts, start = [], 0
+def _texts(tensor: InputTensor, content: bytes, most: int) -> list[str]:
+    """Parse length-prefixed texts.
+
+    Raises:
+        Problem: there are more than ``most``, or one is damaged.
+    """
+    texts: list[str] = []
+    start, name = 0, tensor.name
     while start < len(content):
+        if len(texts) == most:
+            raise Problem("validation", f"{name}: more texts than in the shape {tensor.shape}")
         end = start + 4 + int.from_bytes(content[start : start + 4], "little")
         if start + 4 > len(content) or end > len(content):
             raise Problem("validation", f"{name}: a text is longer than its bytes")
@@ -254,7 +281,8 @@ def _wants_bytes(output: AskedOutput, default: bool) -> bool:
     parameters = dict(output.parameters or {})
     as_bytes = parameters.pop("binary_data", default)
     if parameters:
-        raise Problem("validation", f"{output.name}: unknown parameter {next(iter(parameters))!r}")
+        unknown = unknown_name("parameter", next(iter(parameters)), ["binary_data"])
+        raise Problem("validation", f"{output.name}: {unknown}")
     return as_bytes is True
 
 

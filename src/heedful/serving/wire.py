@@ -25,11 +25,13 @@ def load(content: bytes, settings: ServeSettings) -> Any:
     Raises:
         Problem: there are too many values, an object has a duplicate key (of which only one value
             would count), a number has too many digits, or the nesting is too deep.
-        ValueError: the body is not JSON.
+        ValueError: the body is not JSON in UTF-8.
     """
     check_values(content, settings)
     try:
-        return json.loads(content, object_pairs_hook=unique_keys)
+        # `json` would also read UTF-16, in which `check_values` finds neither quotes nor commas.
+        text = content.decode("utf-8-sig", errors="surrogatepass")
+        return json.loads(text, object_pairs_hook=unique_keys)
     except UserError as error:
         raise Problem("validation", f"the body: {error}", status=400) from None
     except RecursionError:

@@ -55,6 +55,8 @@ class ServeSettings:
     """Maximum number of tokens per request, over all its texts."""
     max_filled: int = 20_000_000
     """Maximum number of characters of filled masks: each mask and candidate makes a text."""
+    max_values: int = 4_000_000
+    """Maximum number of values of the token vectors in an answer."""
     max_hypotheses: int = 16
     """Maximum number of generated texts per input, and maximum beam size."""
     explain_tokens: int = 256
@@ -86,8 +88,8 @@ class ServeSettings:
         count = "a whole number of at least 1"
         for name in (
             *("threads", "batch_tokens", "max_length", "max_body", "max_items", "max_tokens"),
-            *("max_filled", "max_hypotheses", "explain_tokens", "explain_queue", "queue_tokens"),
-            *("connections", "keep_alive"),
+            *("max_filled", "max_values", "max_hypotheses", "explain_tokens", "explain_queue"),
+            *("queue_tokens", "connections", "keep_alive"),
         ):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("batch_wait", self.batch_wait, 0, 1000, what="from 0 to 1,000")

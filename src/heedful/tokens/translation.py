@@ -6,7 +6,6 @@ their ids, ``target_vocab.json`` if the target has a separate vocabulary, and
 folders are read from ``.spm`` files.
 """
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -153,8 +152,8 @@ def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
     checks = {
         "eos_token_id": config.get("eos_token_id") in (None, source.eos_token_id),
         "pad_token_id": config.get("pad_token_id") in (None, source.pad_token_id),
-        "vocab_size": (config.get("vocab_size") or math.inf) >= source.vocab_size,
-        "decoder_vocab_size": (config.get("decoder_vocab_size") or math.inf) >= target.vocab_size,
+        "vocab_size": _holds(config.get("vocab_size"), source.vocab_size),
+        "decoder_vocab_size": _holds(config.get("decoder_vocab_size"), target.vocab_size),
     }
     for key, fits in checks.items():
         if not fits:
@@ -162,6 +161,11 @@ def _check_model(tokenizer: TranslationTokenizer, path: Path) -> None:
                 f"{path}: {key} is {config[key]!r}; the vocabulary beside it is that of another "
                 f"model, with {source.vocab_size} pieces to read and {target.vocab_size} to write"
             )
+
+
+def _holds(size: object, pieces: int) -> bool:
+    """Return whether a model's vocabulary of a size, if it has one, holds all pieces."""
+    return not size or (isinstance(size, int) and size >= pieces)
 
 
 def _longest_match(ids: dict[str, int], path: Path) -> TextTokenizer:

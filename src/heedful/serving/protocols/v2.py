@@ -15,7 +15,6 @@ from heedful.serving.asking import (
     for_each_run,
     problems,
 )
-from heedful.serving.limits import check_items
 from heedful.serving.problem import Kind, Problem
 from heedful.serving.protocols import health
 from heedful.serving.protocols.runs import Options
@@ -197,8 +196,6 @@ def _find(service: Service, name: str, version: str) -> ServedRun:
 async def _infer(service: Service, served: ServedRun, asked: InferRequest) -> Response:
     """Answer a request."""
     columns = columns_of(served.task)
-    rows = (len(array) for array in asked.texts.values() if array.ndim)
-    check_items(max(rows, default=0), service.settings)
     try:
         options = Options.model_validate(asked.options).model_dump(exclude_unset=True)
     except ValidationError as error:
