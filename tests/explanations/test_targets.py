@@ -96,10 +96,15 @@ def test_a_slice_is_explained_where_it_answers() -> None:
         ("choose", CHOICES, "the cat", "'the cat' is not one of the choices (did you mean"),
         ("embed", "a cat", "x", "only one number"),
         ("pretrain", MASKS, "3=red", "the text has 2 masks"),
-        ("pretrain", MASKS, "tastiest", "'tastiest' is not one token of the vocabulary"),
+        ("pretrain", MASKS, "tastiest", "'tastiest' is not a single token of the vocabulary"),
         ("pretrain", ("the cat is red.", "it is."), "x", "whether the second text follows"),
-        ("replies", "cat, red", "sleep", "'sleep' is not a word of what was written (did you mean"),
-        ("gru", GERMAN, "unicorn", "'unicorn' is not a word of what was written"),
+        (
+            "replies",
+            "cat, red",
+            "sleep",
+            "'sleep' is not a word of the generated text (did you mean",
+        ),
+        ("gru", GERMAN, "unicorn", "'unicorn' is not a word of the generated text"),
     ],
 )
 def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
@@ -152,7 +157,7 @@ def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
     aim = continued(computed, "cab", predictor.tokenizer)
     assert aim.sides[0].texts == ("a cat", " cab b")
     assert len(aim.positions) == 4  # the space and the letters
-    with pytest.raises(UserError, match=r"not a word of what was written.*: cab, b"):
+    with pytest.raises(UserError, match=r"not a word of the generated text.*: cab, b"):
         continued(computed, "dog", predictor.tokenizer)
 
 

@@ -90,7 +90,7 @@ def test_a_run_that_is_still_learning_and_a_single_item(tmp_path: Path) -> None:
     assert "1 item of new.csv" in single
     (path / "manifest.json").unlink()
     (path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n', "utf-8")
-    assert "Loss of the training data" in text_of(heedful.report(path).html)
+    assert "Training loss" in text_of(heedful.report(path).html)
 
 
 def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:

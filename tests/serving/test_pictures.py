@@ -105,9 +105,9 @@ def test_heedfuls_own_protocol_takes_base64_and_data_urls(run: Path, served: Any
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("/etc/passwd", "expected the bytes of a picture as base64"),
-        ("../../secret.png", "expected the bytes of a picture as base64"),
-        ("é", "expected the bytes of a picture as base64"),
+        ("/etc/passwd", "expected the bytes of an image in base64"),
+        ("../../secret.png", "expected the bytes of an image in base64"),
+        ("é", "expected the bytes of an image in base64"),
         ("", "empty"),
         (base64.b64encode(b"no picture").decode(), "not a picture of a format that is read"),
         (base64.b64encode(PICTURE[:200]).decode(), "a broken picture"),
@@ -149,7 +149,7 @@ def test_a_run_of_texts_reads_no_bytes() -> None:
 
     reply = asyncio.run(ask())
     assert reply.status_code == 422
-    assert "this needs a run of classify that reads pictures" in reply.json()["error"]
+    assert "this needs a run of classify on images" in reply.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["/", "/models/classify", "/invocations"])

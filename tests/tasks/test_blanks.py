@@ -214,7 +214,7 @@ def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
 
 def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
     (record,) = text_records([("a", "b")])
-    with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt only masked words"):
+    with pytest.raises(UserError, match=r"line 1: a pair, but this run takes single texts"):
         blanks.encode(record, TOKENIZER, LengthLimit(max_length=8, long_text="window"), pairs=False)
 
 
@@ -237,5 +237,5 @@ def test_a_mask_is_filled_with_one_of_the_targets() -> None:
 
 @pytest.mark.parametrize("target", ["z", "a b", "[CLS]", ""])
 def test_a_target_is_one_word_of_the_vocabulary(target: str) -> None:
-    with pytest.raises(UserError, match="not a word of the vocabulary"):
+    with pytest.raises(UserError, match="not a token of the vocabulary"):
         targeted("a", target)

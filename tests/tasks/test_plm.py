@@ -215,5 +215,5 @@ def test_the_second_stream_goes_into_no_graph(folder: Path, tmp_path: Path) -> N
         (run / path.name).write_bytes(path.read_bytes())
     runs.write_record(run, runs.outside_record("pretrain", {}, 40))
     files.write_manifest(run)
-    with pytest.raises(UserError, match="predicts tokens by a second stream"):
+    with pytest.raises(UserError, match="predicts tokens with a second stream"):
         export(run, tmp_path / "onnx", "onnx")

@@ -106,7 +106,7 @@ def test_a_model_that_has_not_learnt_the_task_is_refused(
     for model, data in ((tiny_model, colours), (GOLDEN / "masked", colours), (trained, other)):
         capsys.readouterr()
         assert train(model, data, tmp_path / "pruned", "--prune", "0.25") == 2
-        assert "and this model has a fresh head: train it without" in capsys.readouterr().err
+        assert "but this model has a new head: train it without" in capsys.readouterr().err
         assert not (tmp_path / "pruned").exists()
 
 
@@ -120,4 +120,4 @@ def test_what_writes_on_is_pruned_and_a_pair_of_models_is_refused(
     assert run([*words, "--train", str(text), "--out", str(tmp_path / "one")]) == 0
     assert "pruned 1 of 4 heads" in capsys.readouterr().err
     assert run([*words, "--train", str(colours), "--out", str(tmp_path / "two")]) == 2
-    assert "--prune is for models of one BERT" in capsys.readouterr().err
+    assert "--prune is for models with a single encoder" in capsys.readouterr().err

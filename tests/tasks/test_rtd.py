@@ -185,7 +185,7 @@ def test_a_run_learns_what_was_replaced(learnt: Path, books: Path, capsys: Out) 
     assert 0.8 < scores["always_original"] < 1
     again = heedful.evaluate(learnt, books)  # the same tokens are replaced
     assert {**again, "tokens_per_second": 0} == {**scores, "tokens_per_second": 0}
-    assert "Says which words of a text look replaced" in (learnt / "MODEL_CARD.md").read_text()
+    assert "Detects replaced words in a text" in (learnt / "MODEL_CARD.md").read_text()
 
 
 def test_a_run_is_two_folders_of_the_reference(learnt: Path) -> None:
@@ -215,7 +215,7 @@ def test_words_that_look_replaced_are_slices_of_the_text(learnt: Path) -> None:
     odd = ask("the apple is red . the apple apple red .").replaced
     assert [(word.start, word.text) for word in odd] == [(29, "apple")]
     assert ask("").words == ()
-    with pytest.raises(UserError, match="a pair, but this run learnt replaced tokens"):
+    with pytest.raises(UserError, match="a pair, but this run takes single texts"):
         ask(("the apple", "is red"))
 
 

@@ -462,7 +462,7 @@ def test_a_tagger_of_another_program_teaches_by_its_answers(tmp_path: Path) -> N
         ({"teacher": "classify", "student_layers": 2}, "the teacher has 2; give 1 to 1"),
         ({"teacher": "classify", "student_layers": 1, "model": "body"}, "give one of them"),
         ({"teacher": "classify", "teacher_weight": 1.5}, "teacher_weight 1.5"),
-        ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "is 16 wide and the"),
+        ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "has width 16, the"),
         ({"teacher": "classify", "model": "long"}, "reads 32 tokens at once; give max_length 32"),
     ],
 )

@@ -20,8 +20,8 @@ Method: TypeAlias = Callable[[Subject, int | None], Attribution]
 """Maps a subject and the user's chosen token to scores of the input tokens."""
 
 _LENGTH_NOTE = (
-    "This model normalises the vector of each token first, so how long it is changes nothing: the "
-    "scores of gradient-x-input are rounding errors. Take integrated-gradients."
+    "This model first normalises the vector of each token, so its length has no effect: the scores "
+    "of gradient-x-input are rounding errors. Use integrated-gradients."
 )
 
 
@@ -71,8 +71,8 @@ def encoder_maps(subject: Subject) -> list[AttentionMap]:
     maps = [map_ for map_ in attention_maps(subject) if map_.kind == "encoder"]
     if subject.aim.decoder_tokens is not None or not maps:
         raise UserError(
-            "rollout and flow go back from the last layer of an encoder, and this model writes "
-            "with a decoder: take --method leave-one-out, gradient-x-input or integrated-gradients"
+            "rollout and flow start from the last layer of an encoder, but this model generates "
+            "with a decoder: give --method leave-one-out, gradient-x-input or integrated-gradients"
         )
     return maps
 
@@ -87,7 +87,7 @@ def chosen_token(subject: Subject, token: int | None) -> int:
         return subject.aim.positions[0] if subject.aim.positions else 0
     num_tokens = min(len(side.tokens) for side in subject.aim.sides)
     if token >= num_tokens:
-        raise UserError(f"--token {token}: what is read has the tokens 0 to {num_tokens - 1}")
+        raise UserError(f"--token {token}: the input has the tokens 0 to {num_tokens - 1}")
     return token
 
 

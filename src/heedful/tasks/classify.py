@@ -153,7 +153,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             )
         for label in labels:
             if label not in self.labels:
-                several = "; --label-separator separates several" if self.multi_label else ""
+                several = "; for several, give --label-separator" if self.multi_label else ""
                 raise UserError(
                     f"{where}: label {label!r} is not one of the model's"
                     f"{did_you_mean(label, self.labels)}: {join_names(self.labels)}{several}"
@@ -298,7 +298,7 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        noun = self.inputs[0].name if self.pictures else "text"
+        noun = "image" if self.pictures else "text"
         kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
         number, names = count_of(len(self.labels), "label"), join_names(self.labels)
         return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
@@ -326,7 +326,7 @@ def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
     if pictures:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
-    left_out(options, names, "is for pictures: give --format images too")
+    left_out(options, names, "is for images: give --format images too")
     return 0.0
 
 

@@ -301,7 +301,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         if rule is not None and (phrases := rule.phrases) is not None:
             num_unknown = len(self.phrases) - phrases.size
             left_out = f"; {num_unknown:,} with unknown tokens are left out" if num_unknown else ""
-            say(f"{phrases.size:,} phrases are masked whole{left_out}")
+            say(f"{phrases.size:,} phrases are masked as a whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)

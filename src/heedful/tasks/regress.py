@@ -126,7 +126,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         """
         columns = recipe.columns
         if columns.label_separator is not None:
-            raise UserError("regress learns one number an item: leave out --label-separator")
+            raise UserError("regress takes one number per item: leave out --label-separator")
         records = cls.read(recipe.data.train, columns, labelled=True)
         targets = [target(record) for record in records]
         if min(targets) == max(targets):
@@ -269,8 +269,10 @@ class Regress(Task[Record, Tensor, Estimate]):
     def model_card(self) -> str:
         """Describe the run for its model card."""
         has_range = self.lowest is not None
-        learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if has_range else ""
-        return f"Gives a text, or a pair of texts, a number{learnt}."
+        learnt = (
+            f"; trained on numbers from {self.lowest:g} to {self.highest:g}" if has_range else ""
+        )
+        return f"Predicts a number for a text or a pair of texts{learnt}."
 
 
 def _count(

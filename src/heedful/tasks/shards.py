@@ -111,9 +111,9 @@ class ShardedText:
         for chunk in text_chunks(documents, min_documents=self._least):
             if len(chunk) < self._least:
                 raise UserError(
-                    f"{source_name(shard)}: only one document, and pairs of sentences need a "
-                    "second one of the same shard to draw from; say what ends a document with "
-                    "--documents, or give --objective mlm"
+                    f"{source_name(shard)}: only one document, but sentence pairs need at least "
+                    "two in each shard; choose what ends a document with --documents, or give "
+                    "--objective mlm"
                 )
             yield chunk
 

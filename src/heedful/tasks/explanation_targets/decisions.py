@@ -46,7 +46,7 @@ def label(
     window = max(
         range(len(computed.outputs)), key=lambda number: float(computed.outputs[number][index])
     )
-    why = "where the label is likeliest"
+    why = "where the label is most probable"
     return _of_window(computed, window, tokenizer, medium, f"label {name!r}", index, link, why)
 
 

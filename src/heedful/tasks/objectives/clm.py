@@ -52,7 +52,7 @@ class Continued:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.where}: a pair, but this run goes on with single texts (objective clm)"
+                f"{record.where}: a pair, but this run continues single texts (objective clm)"
             )
         return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
 
@@ -152,4 +152,4 @@ class NextWords:
 
     def card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return "Goes on with a text, word by word; learnt from running text."
+        return "Continues a text, word by word; trained on running text."

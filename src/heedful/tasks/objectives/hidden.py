@@ -27,7 +27,7 @@ from heedful.tokens import Tokenizer
 MASKED = {
     "token": "tokens",
     "word": "whole words",
-    "n-gram": "words in a row",
+    "n-gram": "consecutive words",
     "entity": "entities and phrases",
 }
 """Unit of masking, for the model card."""

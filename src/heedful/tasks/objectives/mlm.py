@@ -64,4 +64,4 @@ class MaskedWords:
 
     def card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return f"Says which words stand behind [MASK]; learnt with masked {masked}."
+        return f"Predicts masked words; trained by masking {masked}."

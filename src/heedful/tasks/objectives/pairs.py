@@ -122,6 +122,4 @@ class MaskedPairs:
 
     def card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return (
-            f"Says which words stand behind [MASK], and {self.tells}; learnt with masked {masked}."
-        )
+        return f"Predicts masked words, and {self.tells}; trained by masking {masked}."

@@ -112,7 +112,7 @@ class PermutedWords:
 
     def card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return "Says which words stand behind [MASK]; learnt by predicting words in any order."
+        return "Predicts masked words; trained by predicting words in any order."
 
 
 def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor, Batch]]:

@@ -67,9 +67,9 @@ class GeneratorDiscriminator:
         folder = resolve(data.model, data.revision)
         if not (folder / GENERATOR).is_dir():
             raise UserError(
-                f"--objective rtd goes on from a discriminator with its generator: {folder} has no "
-                f"{GENERATOR}/; give a finished run of rtd, start from scratch with --arch electra "
-                "--preset, or give --objective mlm"
+                f"--objective rtd continues from a discriminator with its generator, but {folder} "
+                f"has no {GENERATOR}/; give a finished run of rtd, start from scratch with --arch "
+                "electra --preset, or give --objective mlm"
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
         return GeneratorDiscriminatorPair(
@@ -121,7 +121,7 @@ class Words:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.where}: a pair, but this run learnt replaced tokens (objective rtd)"
+                f"{record.where}: a pair, but this run takes single texts (objective rtd)"
             )
         return encode_text(record, tokenizer, fit)
 
@@ -257,7 +257,7 @@ class ReplacedTokens:
 
     def card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return f"Says which words of a text look replaced; learnt with masked {masked}."
+        return f"Detects replaced words in a text; trained by masking {masked}."
 
 
 def were_replaced(output: PairOutput, batch: Batch) -> Tensor:
