@@ -131,7 +131,7 @@ async def test_answers_are_the_same_while_others_are_explained(
 
     def slow(subject: Subject, token: int | None) -> Attribution:
         width = subject.model.get_input_embeddings().weight.shape[1]
-        ids = subject.aim.examples[0].ids
+        ids = subject.target.examples[0].ids
         with with_vectors(subject.model, torch.zeros(1, len(ids), width)):
             hooked.set()
             assert may_end.wait(SECONDS)

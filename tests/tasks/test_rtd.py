@@ -97,10 +97,10 @@ def texts(count: int = 3) -> list[Example]:
 def batch_of(
     examples: list[Example], rows: list[int] | None = None, *, seed: int = 0, epoch: int = 0
 ) -> Batch:
-    rule = mask_rule(TOKENIZER, share=0.3, most=None)
+    rule = mask_rule(TOKENIZER, share=0.3, max_predictions=None)
     numbers = np.array(range(len(examples)) if rows is None else rows)
     draw = Draw(seed=seed, epoch=epoch, rows=numbers)
-    return ReplacedTokens().learn(examples, TOKENIZER, rule, draw)
+    return ReplacedTokens().training_batch(examples, TOKENIZER, rule, draw)
 
 
 def test_every_token_that_is_hidden_is_masked() -> None:
@@ -136,7 +136,7 @@ def test_the_loss_and_its_gradient_by_hand() -> None:
         pair.generator.head.bias[len(tiny.SPECIAL) :] += 3.0  # so that some are drawn right
     objective, batch = ReplacedTokens(weight=50.0), batch_of(texts(12))
     inputs, tokens, real = batch.inputs, batch.targets["tokens"], batch.targets["real"]
-    sums, counts = objective.loss(pair, batch), objective.count(batch)
+    sums, counts = objective.loss(pair, batch), objective.loss_divisors(batch)
     assert counts.tolist() == [len(tokens), int(real.sum())]
 
     shared = {key: inputs[key] for key in ("attention_mask", "position_ids")}

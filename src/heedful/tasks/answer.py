@@ -38,7 +38,7 @@ from heedful.scripts import is_unspaced
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Forward, Input, LengthLimit, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, span_probabilities
-from heedful.tasks.explanation_targets import spans as aims
+from heedful.tasks.explanation_targets.spans import span as span_target
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import encode_training_records, refuse_columns, start_encoder
 from heedful.tokens import PairLayout, Tokenizer
@@ -342,7 +342,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain a span of the context, or the answer: its start and end logits."""
-        return aims.span(computed, target, tokenizer, _logits)
+        return span_target(computed, target, tokenizer, _logits)
 
     def scores(self) -> "SpanAnswerScores":
         """Return a new, empty accumulator of scores."""

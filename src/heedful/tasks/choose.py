@@ -41,7 +41,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import decisions as aims
+from heedful.tasks.explanation_targets.decisions import choice as choice_target
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import (
     combine_texts,
@@ -287,7 +287,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the logit of a choice, given by text or index; default: the chosen one."""
-        return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
+        return choice_target(computed, target, tokenizer, partial(_logits, choices=1))
 
     def scores(self) -> Scores[Choice, Choices]:
         """Return a new, empty accumulator of scores."""

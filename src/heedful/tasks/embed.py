@@ -41,7 +41,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.answers.vectors import Embedding, join_windows
-from heedful.tasks.explanation_targets import vectors as aims
+from heedful.tasks.explanation_targets.vectors import vectors as vector_target
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
     combine_texts,
@@ -339,7 +339,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the cosine of a pair, or the norm of a single text's embedding."""
-        return aims.vectors(computed, target, tokenizer, self.vectors)
+        return vector_target(computed, target, tokenizer, self.vectors)
 
     def scores(self) -> "EmbedScores":
         """Return a new, empty accumulator of scores."""

@@ -56,7 +56,8 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks.answers.generated import Generation, GenerationScores, best_texts
-from heedful.tasks.explanation_targets import generated as aims
+from heedful.tasks.explanation_targets.generated import answered as answer_target
+from heedful.tasks.explanation_targets.generated import continued as continuation_target
 from heedful.tasks.generation import (
     SEARCH_OPTIONS,
     GenerationOutput,
@@ -389,7 +390,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain a word of the generated text, or the whole text."""
-        write = aims.answered if self.pairs else aims.continued
+        write = answer_target if self.pairs else continuation_target
         return write(computed, target, tokenizer)
 
     def scores(self) -> GenerationScores:

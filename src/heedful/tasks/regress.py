@@ -34,7 +34,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import decisions as aims
+from heedful.tasks.explanation_targets.decisions import number as number_target
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import (
@@ -256,7 +256,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the predicted value."""
-        return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
+        return number_target(computed, target, tokenizer, Texts(pairs=self.pairs))
 
     def scores(self) -> Scores[Estimate, Record]:
         """Return a new, empty accumulator of scores."""

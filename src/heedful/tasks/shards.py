@@ -58,7 +58,7 @@ class ShardedText:
         documents = self._tokenize(texts)
         check_known(documents, self.tokenizer, self.shards[:1])
         examples = pack(list(self._sequences(documents, 0, 0, 0)))
-        if line := self.objective.doubt(examples.labels):
+        if line := self.objective.warning(examples.labels):
             say(line)
         if all(compression_of(shard) is None and shard.is_file() for shard in self.shards):
             size = sum(shard.stat().st_size for shard in self.shards)

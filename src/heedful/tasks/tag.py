@@ -55,7 +55,7 @@ from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.task import Forward, LengthLimit, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import entities as aims
+from heedful.tasks.explanation_targets.entities import tag as tag_target
 from heedful.tasks.judges import entities as judges
 from heedful.tasks.texts import (
     check_outputs,
@@ -374,7 +374,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the tag of a word, as ``WORD`` or ``WORD=TAG``; default: of the first entity."""
-        return aims.tag(computed, target, tokenizer, self.labels, self.scheme)
+        return tag_target(computed, target, tokenizer, self.labels, self.scheme)
 
     def scores(self) -> Scores[Tagging, TaggedText]:
         """Return a new, empty accumulator of scores."""

@@ -58,7 +58,7 @@ from heedful.task import (
 from heedful.tasks import translator
 from heedful.tasks.answers.generated import best_texts
 from heedful.tasks.answers.translations import Translation, TranslationScores, align_words
-from heedful.tasks.explanation_targets import generated as aims
+from heedful.tasks.explanation_targets.generated import translated as translation_target
 from heedful.tasks.generation import SEARCH_OPTIONS, GenerationOutput
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import text_records
@@ -377,7 +377,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         tokenizer: TranslationTokenizer,
     ) -> ExplanationTarget:
         """Explain a word of the translation, or the whole translation."""
-        return aims.translated(computed, target, tokenizer)
+        return translation_target(computed, target, tokenizer)
 
     def scores(self) -> TranslationScores:
         """Return a new, empty accumulator of scores."""

@@ -111,7 +111,7 @@ def followed() -> Judge[Followed, object]:
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
-    """Judge the prediction of the hidden tokens of sequences.
+    """Judge the prediction of the masked tokens of sequences.
 
     Args:
         pair_metric: name of the accuracy on pairs; None for no pairs.

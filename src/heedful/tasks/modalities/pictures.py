@@ -33,7 +33,7 @@ SHIFT = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pictures:
-    """Picture input for a ViT; see ``Medium``."""
+    """Picture input for a ViT; see ``Modality``."""
 
     shift: float = 0.0
     """Maximum random shift of training pictures, as a share of the side length."""
@@ -121,7 +121,7 @@ class Pictures:
         """Return the class token and the patches; the name of a patch is its row and column."""
         return side_of_picture(fitted.pieces[window], reader)
 
-    def cover(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
+    def token_masker(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
         """Return a function that paints patches in the colour that is normalised to 0."""
         assert side.picture is not None
         return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))

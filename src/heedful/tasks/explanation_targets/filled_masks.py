@@ -22,7 +22,7 @@ from heedful.explanation_target import (
 )
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.reading import Record
-from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.answers.filled_masks import Filled
 from heedful.tokens import Tokenizer
 
 _FOLLOWS = ("the second text follows", "the second text does not follow")
