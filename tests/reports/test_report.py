@@ -165,7 +165,7 @@ def test_errors_are_explained(tmp_path: Path) -> None:
     data = tmp_path / "new.csv"
     data.write_text("text,label\nthe very red cat sleeps,place\nthe soup is red,food\n", "utf-8")
     html = heedful.report("classify", data, precision="fp32").html
-    surest = html.split("Surest errors")[1].split("Least sure")[0]
+    surest = html.split("Most confident errors")[1].split("Least confident")[0]
     assert surest.count("<li>") == 1
     assert "what speaks for label &#39;animal&#39;, by integrated gradients" in surest
     assert re.search(r'<span class="shaded more-10">\w+</span>', surest)

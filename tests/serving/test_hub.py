@@ -260,7 +260,7 @@ def test_health(live: Live, run: str) -> None:
             "/pipeline/zero-shot-classification",
             {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": "no"}},
             422,
-            "write {} where",
+            "write {} in place",
         ),
         (
             "/models/masked",
@@ -306,7 +306,7 @@ LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
         (GENERATE, {"no_repeat_ngram_size": -1}, "no_repeat_ngram_size -1: must be 0 or"),
         (ASKED, {"top_k": 1001}, "top_k is 1,001; at most 1,000"),
         (LONG_QUESTION, {"max_seq_len": 12}, "9 tokens; with max_seq_len 12 it may have"),
-        (("masked", "[MASK]"), {"targets": ["top"]}, "targets 'top': not a word"),
+        (("masked", "[MASK]"), {"targets": ["top"]}, "targets 'top': not a token"),
     ],
 )
 def test_options_are_called_what_clients_call_them(

@@ -128,7 +128,7 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     headers = {"content-type": "image/png"}
     reply = served(lambda client: client.post("/", content=PICTURE, headers=headers))
     assert reply.status_code in (400, 422)
-    assert "picture 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
+    assert "image 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
 
 
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:

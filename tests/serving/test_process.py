@@ -179,7 +179,7 @@ def test_a_changed_folder_is_taken_up_without_losing_a_request(
         server.wait_until_said(r"^classify: unchanged, because .*training has not finished")
         write_manifest(folder)
         server.process.send_signal(signal.SIGHUP)
-        server.wait_until_said(r"^classify: read again")
+        server.wait_until_said(r"^classify: reloaded")
     finally:
         stop.set()
         asking.join()

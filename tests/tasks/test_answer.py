@@ -522,7 +522,7 @@ def test_misplaced_answers_are_told_and_not_learnt(
         f"; questions without any other answer: 1; the first: a.jsonl, line {len(right) + 1}: "
         "the answer 'grass' is not at -1 of the context; it does not occur there"
     )
-    assert f"{share} not learnt{place}" in printed
+    assert f"{share} not used for training{place}" in printed
     assert f"--dev: {share} scored as texts{place}" in printed
     assert f"\n{len(right)} examples, " in printed
     assert run(["evaluate", "run", "--data", "a.jsonl"]) == 0
@@ -533,7 +533,7 @@ def test_misplaced_answers_are_told_and_not_learnt(
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it is at"),
+        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it occurs"),
         ([WRONG | {"answers": []}], [], "no question of the training data has an answer"),
         ([WRONG | {"context": ""}], [], "a.jsonl, line 1: empty context"),
         ([WRONG | {"question": ""}], [], "a.jsonl, line 1: empty question"),
@@ -541,7 +541,7 @@ def test_misplaced_answers_are_told_and_not_learnt(
         (None, ["--stride", "-1"], "--stride -1: must be a whole number of 0 or above"),
         (None, ["--max-answer-tokens", "0"], "--max-answer-tokens 0: must be a whole number of at"),
         (None, ["--no-answer-threshold", "nan"], "--no-answer-threshold nan: must be a number"),
-        (None, ["--long-text", "head-tail"], "--long-text head-tail: leaves a gap"),
+        (None, ["--long-text", "head-tail"], "--long-text head-tail leaves a gap"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
     ],
 )

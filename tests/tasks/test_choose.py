@@ -128,7 +128,7 @@ def test_another_number_of_choices_is_named(
     assert train(tiny_model, questions, tmp_path / "run") == 2
     error = capsys.readouterr().err
     assert f"{questions}, line 13: 2 choices; all questions of a run have the same number" in error
-    assert "first: 3" in error
+    assert "here 3" in error
     assert error.count("\n") == 1
 
 

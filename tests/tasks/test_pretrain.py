@@ -165,7 +165,7 @@ def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: O
     assert right > 0.8
     assert wrong < 0.2
     assert len(ask("the [MASK] is red.").blanks) == 1
-    assert "tells whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
+    assert "and whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marks", "list"])
@@ -451,7 +451,7 @@ def error_of(capsys: Out) -> str:
             "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),
         (["--prune", "0.5"], "--prune is for a run of the same task"),
-        (["--fresh-pooler"], "--fresh-pooler is for fine-tuning"),
+        (["--fresh-pooler"], "--fresh-pooler is for fine-tuning;"),
         (["--long-text", "head"], "--long-text has no effect, because pre-training reads all"),
         (["--metric", "accuracy", "--dev", __file__], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),

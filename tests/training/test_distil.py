@@ -454,8 +454,8 @@ def test_a_tagger_of_another_program_teaches_by_its_answers(tmp_path: Path) -> N
     [
         ({"temperature": 2.0}, "temperature is for learning from a run: give teacher too"),
         ({"teacher": "regress"}, "is a run of train regress; train classify learns from"),
-        ({"teacher": "many"}, "learnt with multi_label True; this run has False"),
-        ({"teacher": "pair"}, "learnt with pairs True; this run has False"),
+        ({"teacher": "many"}, "was trained with multi_label True; this run has False"),
+        ({"teacher": "pair"}, "was trained with pairs True; this run has False"),
         ({"teacher": "body"}, "not a heedful run"),
         ({"teacher": "classify", "model": "minilm-like"}, "has another tokenizer than model"),
         ({"teacher": "classify", "labels": "food,animal,place"}, "labels animal,food,place"),

@@ -234,7 +234,9 @@ def test_a_run_that_learns_in_another_order_is_refused(
         (checkpoint / files.MANIFEST).unlink()
         files.write_manifest(checkpoint)
     monkeypatch.setattr("heedful.training.run._alike", lambda *_: known)
-    with pytest.raises(UserError, match=r"step-3: another version .* another order; .*anew"):
+    with pytest.raises(
+        UserError, match=r"step-3: written by another version .* another order; .*over"
+    ):
         run(tiny_model, colours, out, resume=True)
     monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
     run(tiny_model, colours, out, resume=True)
