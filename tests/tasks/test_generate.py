@@ -155,7 +155,9 @@ def test_what_was_cut_or_cannot_be_is_told_by_options(tmp_path: Path, capsys: Ou
     words = ["predict", str(tmp_path / "gpt2"), "the sky " * 20, "--max-new-tokens", "4"]
     assert run(words) == 0
     told = capsys.readouterr().err
-    assert "1 text was too long and truncated; a text to continue keeps its end" in told
+    assert (
+        "1 text was too long and truncated; a text to continue is always cut at its start" in told
+    )
     assert run([*words, "--min-new-tokens", "4"]) == 2
     told = capsys.readouterr().err
     assert "--min-new-tokens 4: at most 4 tokens are generated: give fewer, or a larger" in told
@@ -307,7 +309,7 @@ def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_p
 def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     records, fit = Generate.from_texts(["a red apple"]), LengthLimit(max_length=8, long_text="head")
-    with pytest.raises(UserError, match="--long-text has no effect here: a text to continue keeps"):
+    with pytest.raises(UserError, match="--long-text has no effect here: a text to continue is"):
         list(Generate(pairs=False).encode(records, tokenizer, fit, labelled=False))
 
 

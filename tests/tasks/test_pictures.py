@@ -241,7 +241,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "model minilm: reads texts"),
+        ({}, "model minilm: a text model"),
         ({"preset": "minni"}, "preset 'minni'.*did you mean 'mini'"),
         ({"preset": "mini", "image_size": 8}, "image_size 8 is smaller than patch_size 16"),
         (
@@ -257,7 +257,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
         ({"preset": "mini", "model": "other"}, "preset starts from scratch, model other from"),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
-        ({"preset": "mini", "format": "text"}, "a folder; .*pictures with format images"),
+        ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -333,7 +333,7 @@ def test_pictures_are_not_piped_in(run: Path) -> None:
 
 def test_the_card_tells_of_pictures(run: Path) -> None:
     card = (run / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "It reads a picture as 10 tokens." in card
+    assert "It reads an image as 10 tokens." in card
     assert "heedful predict colours picture.png" in card
     assert "heedful evaluate colours --data FOLDER" in card
 

@@ -208,7 +208,7 @@ def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     assert predict(texts)[0].text.startswith("The bird")
     assert predict(texts)[1].text == "The man sings."
     assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
-    assert "--prefix has 181 tokens, and at most 9 are written" in capsys.readouterr().err
+    assert "--prefix has 181 tokens, but at most 9 are generated" in capsys.readouterr().err
 
 
 def test_chinese_words_are_linked_whole(trained: Path) -> None:
@@ -359,7 +359,7 @@ def test_heads_are_pruned_and_a_resumed_run_loses_the_same(tmp_path: Path, capsy
 
     capsys.readouterr()
     assert prune(tmp_path / "once") == 0
-    assert "pruned 6 of 24 heads that matter least" in capsys.readouterr().err
+    assert "pruned the 6 of 24 heads that matter least" in capsys.readouterr().err
     config = json.loads((tmp_path / "once" / "config.json").read_text())
     chosen = json.loads((tmp_path / "once" / "pruned_heads.json").read_text())
     fields = ("pruned_heads", "decoder_pruned_heads", "cross_attn_pruned_heads")

@@ -245,5 +245,5 @@ def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
     reason = "--long-text decides that"
     if "continue" in predictor.task.abilities:
-        reason = "a text to continue keeps its end"
+        reason = "a text to continue is always cut at its start"
     say(f"{texts} too long and truncated; {reason}")
