@@ -187,7 +187,7 @@ def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None
 def test_words_in_any_order_are_not_learnt_from_a_teacher(tmp_path: Path) -> None:
     """They are read in several calls, each with what was remembered of the last."""
     options = _pretrained("xlnet", "plm", tmp_path)
-    with pytest.raises(UserError, match=r"^teacher: train pretrain with these"):
+    with pytest.raises(UserError, match=r"^teacher: train pretrain cannot learn from"):
         heedful.train("pretrain", out=tmp_path / "run", steps=2, **options)
     assert not (tmp_path / "run").exists()
 
