@@ -204,10 +204,7 @@ def bring_back(settings: RunSettings, record: RunRecord, say: Callable[[str], No
                 forget_old(run)
             elif not (settings.resume and _describes_run(run, record)):
                 _restore(run, old)
-                say(
-                    f"{run}: the old run is restored, because the new one ended before its first "
-                    "step"
-                )
+                say(f"{run}: the old run is restored, because the new one saved no checkpoint")
 
 
 def forget_old(run: Path) -> None:
