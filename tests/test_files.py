@@ -156,7 +156,7 @@ def test_a_full_disk_keeps_the_answers_that_are_written(
         patch.setattr(parts, "_open", full)
         assert run([*predict, "--shard-size", "10"]) == 2
     said = f"heedful: a.jsonl.parts/00000{int(begun)}.jsonl: No space left on device"
-    kept = "; 10 answers are kept: the same command with --resume goes on" if begun else ""
+    kept = "; 10 answers are kept: the same command with --resume continues" if begun else ""
     assert capsys.readouterr().err == f"{said}{kept}\n"
     assert Path("a.jsonl.parts").exists() == begun
     assert run([*predict, "--resume"]) == 0

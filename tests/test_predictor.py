@@ -175,7 +175,7 @@ def test_a_run_on_pairs_wants_pairs_and_one_on_single_texts_does_not(
 
 
 def test_what_writes_reads_single_texts() -> None:
-    with pytest.raises(UserError, match="generate reads single texts, not pairs"):
+    with pytest.raises(UserError, match="generate takes single texts, not pairs"):
         Generate.from_texts([("a text", "a context")])
 
 
@@ -194,7 +194,9 @@ def test_a_number_is_one_an_item() -> None:
 def test_a_number_whose_square_is_none_is_refused() -> None:
     (one,) = text_records(["a text"])
     assert regress.target(replace(one, labels=("-1e15",))) == -1e15
-    with pytest.raises(UserError, match=r"line 1: expected a number, found '1e39'; it may be up"):
+    with pytest.raises(
+        UserError, match=r"line 1: expected a number, found '1e39'; its absolute value"
+    ):
         regress.target(replace(one, labels=("1e39",)))
     for label in ("1_000", "nan", "-inf"):
         with pytest.raises(UserError, match=f"expected a number, found '{label}'"):
@@ -203,7 +205,7 @@ def test_a_number_whose_square_is_none_is_refused() -> None:
 
 def test_one_text_is_written_for_one_read() -> None:
     (one,) = Generate.from_texts(["a text"])
-    with pytest.raises(UserError, match="text, line 1: 2 texts to write, expected 1"):
+    with pytest.raises(UserError, match="text, line 1: 2 target texts, expected 1"):
         Generate(pairs=True).check(replace(one, labels=("a", "b")))
 
 
@@ -299,7 +301,7 @@ A_TEXT = r"expected a text, or a list of them, found a"
         (pa.table({"text": ["a"]}), f"{A_TEXT} Table; give the column of texts"),
         ([{"text": "a"}], "text 1: expected text, found a dict; give the text in it"),
         ([b"a"], "text 1: expected text, found a value of type bytes"),
-        (["a", ("b", None)], "text 2: expected texts alone in it, found null"),
+        (["a", ("b", None)], "text 2: expected only texts in it, found null"),
         (["a", torch.tensor(3)], "text 2: expected text, found a value of type Tensor"),
         (["a", np.array("b")], "text 2: expected text, found a value of type ndarray"),
         (("a",), "text 1: a list of 1 text; give a single text, or two"),
@@ -350,7 +352,9 @@ def test_what_a_command_prints_is_found_in_the_answer(option: str, instead: str)
 
 def test_predict_takes_no_single_text() -> None:
     for alone in ("bread", b"bread", np.str_("bread"), Path("bread.png")):
-        with pytest.raises(UserError, match=r"^predict takes a list, found a single item; model"):
+        with pytest.raises(
+            UserError, match=r"^predict takes a list, found a single item; for one item, call model"
+        ):
             heedful.load(GOLDEN).predict(alone)  # type: ignore[arg-type]
 
 

@@ -159,13 +159,13 @@ def test_an_interrupted_call_goes_on(
     call: dict[str, Any] = {"train": ROWS, "out": tmp_path / "run", "model": str(tiny_model)}
     with monkeypatch.context() as watched:
         watched.setattr(fit, "training_bar", bar)
-        with pytest.raises(KeyboardInterrupt, match=r"after step 3 of 40.* resume=True goes on"):
+        with pytest.raises(KeyboardInterrupt, match=r"after step 3 of 40.* resume=True continues"):
             heedful.train("classify", **call, **QUICK)
     lines: list[str] = []
     outcome = heedful.train("classify", **call, **QUICK, resume=True, say=lines.append)
     assert outcome is not None
     assert outcome.step == 40
-    assert any(line.startswith("going on from") and "step-3" in line for line in lines)
+    assert any(line.startswith("resuming from") and "step-3" in line for line in lines)
 
 
 def test_errors_and_lines_name_rows_of_data_in_memory(tiny_model: Path, tmp_path: Path) -> None:
@@ -279,14 +279,14 @@ def test_an_evaluation_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: Any
 
     with monkeypatch.context() as stopping:
         stopping.setattr(Classify, "decode", stop)
-        with pytest.raises(KeyboardInterrupt, match=r"8 answers are kept: .* resume=True goes on"):
+        with pytest.raises(KeyboardInterrupt, match=r"8 answers are kept: .*resume=True continues"):
             heedful.evaluate(run, rows, **call)
-    with pytest.raises(heedful.UserError, match=r"was stopped; give resume=True to go on with it"):
+    with pytest.raises(heedful.UserError, match=r"was stopped; give resume=True to continue it"):
         heedful.evaluate(run, rows, **call)
     lines = list[str]()
     scores = heedful.evaluate(run, rows, resume=True, **{**call, "say": lines.append})
     assert scores["items"] == 10
-    assert lines[0] == "going on after 8 answers"
+    assert lines[0] == "continuing after 8 answers"
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 10
     assert heedful.evaluate(run, rows, resume=True, **call) == {}
 
@@ -310,7 +310,7 @@ def test_one_function_takes_all_lines(
 
 
 def test_rows_are_no_running_text(tmp_path: Path) -> None:
-    said = "^train: data in memory; running text is read from files of plain text$"
+    said = "^train: data in memory; running text must be in plain text files$"
     with pytest.raises(heedful.UserError, match=said):
         heedful.train("pretrain", train=[{"text": "a"}], model="minilm", out=tmp_path / "run")
 

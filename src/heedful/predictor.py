@@ -410,7 +410,8 @@ def check_options(task: AnyTask, settings: PredictSettings) -> None:
         top, beam = settings.top, settings.beam
         if top != _DEFAULT.top and top > beam:
             raise UserError(
-                f"--top {top}: a search keeps --beam {beam} texts; give a larger --beam"
+                f"--top {top}: a search with --beam {beam} finds only {beam} texts; give a larger "
+                "--beam"
             )
 
 

@@ -294,7 +294,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
         """Like `stores`, but return the training data as a stream."""
-        raise UserError(f"{with_article(self.name)} run does not read its data by stream")
+        raise UserError(f"{with_article(self.name)} run cannot stream its data")
 
     def labelled_records(
         self, paths: Sequence[Path], columns: ColumnSettings, start: Start, folder: Path
@@ -402,7 +402,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
             UserError: the model has no such target, or the task supports no explanations.
         """
         raise UserError(
-            f"{with_article(self.name)} run cannot be explained: its task does not say by what"
+            f"{with_article(self.name)} run cannot be explained: its task has no explanation target"
         )
 
     def scores(self) -> Scores[AnswerT, RecordT]:
@@ -415,7 +415,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         Raises:
             UserError: the task does not score text.
         """
-        raise UserError(f"--bleu-tokenize: {self.name} writes no texts that are scored by BLEU")
+        raise UserError(f"--bleu-tokenize: {self.name} generates no texts that BLEU scores")
 
     def judge(self) -> Judge[AnswerT, RecordT]:
         """Return the judge that compares each answer with its ground truth."""

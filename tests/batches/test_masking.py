@@ -16,9 +16,9 @@ from heedful.tokens.vocabulary import Vocabulary
 WORDS = [f"w{number}" for number in range(40)]
 TOKENIZER = BertTokenizer(Vocabulary([*SPECIAL, *WORDS, *[f"##{word}" for word in WORDS]]))
 MASK, FIRST = 4, len(SPECIAL)
-PLAIN = mask_rule(TOKENIZER, most=None)
-WHOLE = mask_rule(TOKENIZER, masking="word", most=None)
-IN_A_ROW = mask_rule(TOKENIZER, masking="n-gram", most=None)
+PLAIN = mask_rule(TOKENIZER, max_predictions=None)
+WHOLE = mask_rule(TOKENIZER, masking="word", max_predictions=None)
+IN_A_ROW = mask_rule(TOKENIZER, masking="n-gram", max_predictions=None)
 
 
 def sequence(length: int, *, seed: int = 0, pieces: bool = False) -> NDArray[np.int32]:
@@ -98,7 +98,7 @@ def test_the_draws_stay_those_of_today() -> None:
 )
 def test_how_many_are_chosen(length: int, share: float, most: int | None, count: int) -> None:
     ids = np.array([2, *[FIRST] * length, 3], dtype=np.int32)
-    rule = mask_rule(TOKENIZER, share=share, most=most)
+    rule = mask_rule(TOKENIZER, share=share, max_predictions=most)
     _, labels = mask_tokens(ids, rule, seed=0, epoch=0, index=0)
     assert (labels != IGNORED).sum() == count
 
@@ -128,7 +128,7 @@ def test_words_are_hidden_whole() -> None:
 
 def test_words_of_bytes_are_hidden_whole() -> None:
     byte_level = byte_level_tokenizer()
-    rule = mask_rule(byte_level, share=0.5, masking="word", most=None)
+    rule = mask_rule(byte_level, share=0.5, masking="word", max_predictions=None)
     ids = np.array(byte_level.encode("a lower  low-er a"), dtype=np.int32)
     tokens = byte_level.convert_ids_to_tokens(ids)
     assert tokens[1:-1] == ["a", "Ġlow", "er", "Ġ", "Ġlow", "-", "er", "Ġa"]
@@ -151,7 +151,7 @@ def test_a_chinese_sentence_is_not_one_word_to_a_tokenizer_that_splits_at_spaces
     ids[7] |= IN_WORD  # as a segmenter says of 中国
     words = [[1, 2], [3], [4], [5], [6, 7], [8], [9], [10], [11, 12, 13]]
     for masking in ("word", "n-gram", "entity"):
-        rule = mask_rule(tokenizer, masking=masking, share=0.4, most=None)
+        rule = mask_rule(tokenizer, masking=masking, share=0.4, max_predictions=None)
         chosen = draws(rule, 100, ids)[1] != IGNORED
         assert chosen.any(0)[1:-1].all()
         assert not chosen[:, 1:-1].all(1).any()
@@ -168,7 +168,7 @@ def runs_of(words: NDArray[np.bool_]) -> list[int]:
 def test_up_to_three_words_in_a_row_are_hidden() -> None:
     # So few of so many words that what is chosen rarely meets.
     ids = np.array([2, *[FIRST] * 500, 3], dtype=np.int32)
-    rule = mask_rule(TOKENIZER, share=0.02, masking="n-gram", most=None)
+    rule = mask_rule(TOKENIZER, share=0.02, masking="n-gram", max_predictions=None)
     _, labels = draws(rule, 400, ids)
     chosen = labels[:, 1:-1] != IGNORED
     assert (chosen.sum(1) == 10).all()
@@ -216,9 +216,9 @@ def test_a_vocabulary_without_a_mask_is_named() -> None:
     tokenizer = BertTokenizer(Vocabulary([*SPECIAL[:4], "a"], source="models/odd/vocab.txt"))
     message = r"^models/odd/vocab.txt: there is no \[MASK\] in the vocabulary"
     with pytest.raises(UserError, match=message):
-        mask_rule(tokenizer, most=None)
+        mask_rule(tokenizer, max_predictions=None)
     with pytest.raises(UserError, match="only special tokens"):
-        mask_rule(BertTokenizer(Vocabulary(SPECIAL)), most=None)
+        mask_rule(BertTokenizer(Vocabulary(SPECIAL)), max_predictions=None)
 
 
 def test_characters_of_a_segmented_word_are_hidden_together() -> None:
@@ -226,7 +226,9 @@ def test_characters_of_a_segmented_word_are_hidden_together() -> None:
     words = [[1, 2, 3], [4], [5, 6], [7, 8], [9], [10, 11, 12]]
     for word in words:
         ids[word[1:]] |= IN_WORD
-    seen, labels = draws(mask_rule(TOKENIZER, masking="word", share=0.3, most=None), 200, ids)
+    seen, labels = draws(
+        mask_rule(TOKENIZER, masking="word", share=0.3, max_predictions=None), 200, ids
+    )
     assert labels[labels != IGNORED].max() < IN_WORD > seen.max()
     chosen = labels != IGNORED
     for word in words:

@@ -63,8 +63,8 @@ def _sequence() -> NDArray[np.int32]:
 def test_phrases_are_hidden_whole_and_all_else_as_words() -> None:
     ids = _sequence()
     phrases = ["new york city", "new york", "the times"]
-    rule = mask_rule(PIECES, share=0.3, masking="entity", phrases=phrases, most=None)
-    words = mask_rule(PIECES, share=0.3, masking="word", most=None)
+    rule = mask_rule(PIECES, share=0.3, masking="entity", phrases=phrases, max_predictions=None)
+    words = mask_rule(PIECES, share=0.3, masking="word", max_predictions=None)
     assert rule.phrases is not None
     spans = list(rule.phrases.spans(ids))
     assert [end - start for start, end in spans] == [3, 2, 2]

@@ -92,7 +92,9 @@ def test_the_best_ones(run: Run) -> None:
     ("dev", "steps", "option"), [(False, 3, "--checkpoint-every"), (True, 2, "--evaluate-every")]
 )
 def test_one_step_alone_is_no_mean(run: Run, dev: bool, steps: int, option: str) -> None:
-    line = f"--average 3: the final weights are those of step {steps} alone; a smaller {option}"
+    line = (
+        f"--average 3: the final weights are those of step {steps} alone; with a smaller {option}"
+    )
     assert any(said.startswith(line) for said in run.train(dev=dev, average=3, steps=steps))
     run.assert_mean_of([steps])
 

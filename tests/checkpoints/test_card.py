@@ -36,4 +36,4 @@ def test_marks_of_markdown_in_names_are_shown(tmp_path: Path) -> None:
     cells = [unescape(cell) for cell in findall(r"<td>(.*)</td>", page)]
     assert cells == ["train", f"{NAME}, two.csv", "text", f"a {NAME}"]
     assert unescape(page).count(f"{NAME}: 1 bytes") == 1
-    assert unescape(page).count(f"teacher, too: {NAME}, 1 bytes") == 1
+    assert unescape(page).count(f"answers of a teacher: {NAME}, 1 bytes") == 1

@@ -30,7 +30,7 @@ def test_the_demo_runs_anywhere(
     assert said[0].startswith(f"1. Training on {demo.TICKETS / 'train.csv'}, starting from")
     assert sum(line.endswith(tuple(demo.NEW_TICKETS)) for line in said) == 2
     needed = "pictures need matplotlib: pip install 'heedful[plot]'"
-    assert (f"4. No picture of why, and where it looks: {needed}" in said) == (not with_pictures)
+    assert (f"4. No explanation of the first answer: {needed}" in said) == (not with_pictures)
     assert Path("runs/demo/attention.png").exists() == with_pictures
     assert said[-1].startswith("Next: heedful predict runs/demo ")
     assert json.loads(Path("runs/demo/metrics.json").read_text())["items"] == 151

@@ -69,13 +69,13 @@ def test_what_is_stopped_goes_on(
 ) -> None:
     stop_after(2, PREDICT, monkeypatch)
     assert capsys.readouterr().err == (
-        "stopped; 20 answers are kept: the same command with --resume goes on\n"
+        "stopped; 20 answers are kept: the same command with --resume continues\n"
     )
     assert sorted(path.name for path in PARTS.iterdir()) == [
         *("000000.jsonl", "000001.jsonl", "finished.jsonl", "prediction.json")
     ]
     assert (PARTS / "000000.jsonl").read_text() == "".join(right().splitlines(keepends=True)[:10])
-    assert "give --resume to go on with it" in error_of(PREDICT, capsys)
+    assert "give --resume to continue it" in error_of(PREDICT, capsys)
     answered: list[int] = []
     monkeypatch.setattr(shards, "_row", _counting(answered))
     assert run([*PREDICT, "--resume"]) == 0
@@ -139,7 +139,7 @@ def test_a_shard_that_is_damaged_is_answered_again(
     (PARTS / ".000003.jsonl.1.partial").write_text("half")
     capsys.readouterr()
     assert run([*PREDICT, "--resume"]) == 0
-    assert "going on after 10 answers\n" in capsys.readouterr().err
+    assert "continuing after 10 answers\n" in capsys.readouterr().err
     assert OUT.read_text() == right()
 
 
@@ -180,11 +180,11 @@ def test_other_texts_do_not_go_on_but_later_ones_may_be_mended(
     Path("new.csv").write_text("".join([*lines[:30], "a,bad,line\n", *lines[30:]]))
     assert error_of(PREDICT, capsys) == (
         "heedful: new.csv, line 31: 3 fields, expected 2 as in line 1; 20 answers are kept: the "
-        "same command with --resume goes on\n"
+        "same command with --resume continues\n"
     )
     Path("new.csv").write_text("".join([*lines[:15], "the cat,animal\n", *lines[16:]]))
     assert error_of([*PREDICT, "--resume"], capsys) == (
-        "heedful: answers.jsonl.parts was started on other data: of the items 11 to 20 some have "
+        "heedful: answers.jsonl.parts was started on other data: some of the items 11 to 20 have "
         "changed\n"
     )
     Path("new.csv").write_text("".join(lines))
@@ -224,9 +224,9 @@ def test_what_is_replaced_stands_until_all_is_there(
     assert "no column 'texte'" in error_of([*PREDICT, "--overwrite", "--text", "texte"], capsys)
     assert (OUT.read_text(), PARTS.exists()) == ("mine\n", False)
     stop_after(2, [*PREDICT, "--overwrite"], monkeypatch)
-    assert "give --resume to go on with it" in error_of(PREDICT, capsys)
+    assert "give --resume to continue it" in error_of(PREDICT, capsys)
     assert run([*PREDICT, "--resume"]) == 0
-    assert "going on after 20 answers\n" in capsys.readouterr().err
+    assert "continuing after 20 answers\n" in capsys.readouterr().err
     assert (OUT.read_text(), PARTS.exists()) == (right(), False)
 
 
@@ -257,7 +257,7 @@ def test_a_job_that_is_started_again_goes_on(
     capsys.readouterr()
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert run([*PREDICT, "--overwrite"]) == 0
-    assert "going on after 20 answers\n" in capsys.readouterr().err
+    assert "continuing after 20 answers\n" in capsys.readouterr().err
     assert OUT.read_text() == right()
 
 

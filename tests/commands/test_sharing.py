@@ -265,10 +265,12 @@ def test_a_folder_has_a_file_for_each_input() -> None:
 def test_a_prediction_that_was_stopped_goes_on() -> None:
     _, err, codes = said(3, "stopped")
     assert codes == [130] * 3
-    assert err[0].startswith("stopped; 18 answers are kept: the same command with --resume goes on")
+    assert err[0].startswith(
+        "stopped; 18 answers are kept: the same command with --resume continues"
+    )
     _, err, codes = said(3, "resumed")
     assert codes == [0] * 3
-    assert err[0].startswith("going on after 18 answers\n")
+    assert err[0].startswith("continuing after 18 answers\n")
     for path in Path("3/whole").iterdir():
         assert (Path("stopped") / path.name).read_bytes() == path.read_bytes()
     assert not Path("stopped.parts").exists()
@@ -283,7 +285,7 @@ def test_another_number_of_processes_goes_on_after_one_was_killed(
 ) -> None:
     assert not Path("killed").exists()
     assert run(many_files("killed", "--resume")) == 0
-    assert capsys.readouterr().err.startswith("going on after 18 answers\n")
+    assert capsys.readouterr().err.startswith("continuing after 18 answers\n")
     for path in Path("2/whole").iterdir():
         rows, right = (rows_of((Path(of) / path.name).read_text()) for of in ("killed", "2/whole"))
         assert_same(rows, right, path.name)
@@ -292,10 +294,12 @@ def test_another_number_of_processes_goes_on_after_one_was_killed(
 def test_another_number_of_processes_goes_on_with_an_evaluation() -> None:
     _, err, codes = said(3, "stopped-scores")
     assert codes == [130] * 3
-    assert err[0].startswith("stopped; 30 answers are kept: the same command with --resume goes on")
+    assert err[0].startswith(
+        "stopped; 30 answers are kept: the same command with --resume continues"
+    )
     out, err, codes = said(2, "resumed-scores")
     assert codes == [0, 0]
-    assert err[0].startswith("going on after 30 answers\n")
+    assert err[0].startswith("continuing after 30 answers\n")
     assert_same(json.loads(out[0]), json.loads(said(2, "classify-scores")[0][0]), "scores")
     rows, right = (
         rows_of(Path(of).read_text()) for of in ("stopped.jsonl", "2/classify-rows.jsonl")

@@ -50,7 +50,9 @@ def test_every_task_goes_on(
     whole, stopped = tmp_path / "whole.jsonl", tmp_path / "stopped.jsonl"
     once = json.loads(command(words(name, whole)))
     assert stop_in_third(words(name, stopped), monkeypatch) == 130
-    assert "14 answers are kept: the same command with --resume goes on" in capsys.readouterr().err
+    assert (
+        "14 answers are kept: the same command with --resume continues" in capsys.readouterr().err
+    )
     assert not stopped.exists()
     computed = Predictor.computed
     items = [0]
@@ -148,9 +150,9 @@ def test_what_does_not_go_on(
     data = Path("data/classify.csv")
     text = data.read_text("utf-8")
     for change, options, message in [
-        ("", [], "give --resume to go on with it"),
+        ("", [], "give --resume to continue it"),
         ("", ["--resume", "--max-length", "9"], "was started without --max-length, now it is 9"),
-        ("the very red", ["--resume"], "was started on other data: of the items 1 to 7 some have"),
+        ("the very red", ["--resume"], "was started on other data: some of the items 1 to 7 have"),
     ]:
         data.write_text(text.replace(change, "the", 1) if change else text, "utf-8")
         assert run([*asked, *options]) == 2

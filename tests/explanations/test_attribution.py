@@ -39,10 +39,10 @@ def subject_for(
 
 def logit_of_vectors(subject: Subject) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return a classifier's word vectors, and what computes its logit from any, (K, T, D)."""
-    ids = torch.from_numpy(subject.aim.examples[0].ids).long()
+    ids = torch.from_numpy(subject.target.examples[0].ids).long()
     vectors = subject.model.get_input_embeddings().weight.detach()[ids]  # (T, D)
     return vectors, lambda rows: subject.model(inputs_embeds=rows).logits[
-        :, subject.aim.output_index
+        :, subject.target.output_index
     ]
 
 
@@ -87,7 +87,7 @@ def test_one_gradient_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_reach_what_translators_read(run: str) -> None:
     # Their table of what is read has no other use, so that a row of it can be changed instead.
     subject = subject_for(run, "Das katze sieht das pferd!")
-    ids = subject.aim.examples[0].ids
+    ids = subject.target.examples[0].ids
     table, step = subject.model.get_input_embeddings().weight, 1e-5
     (scores,), _ = gradient_x_input(subject)
     for token_id in np.unique(ids):
@@ -113,7 +113,7 @@ def test_integrated_gradients_are_the_integral(monkeypatch: pytest.MonkeyPatch) 
     assert check.total == pytest.approx(check.difference, abs=1e-6)
     vectors, logit = logit_of_vectors(subject)
     masks = torch.full((len(vectors),), subject.placeholder_id)
-    masks[[0, -1]] = torch.from_numpy(subject.aim.examples[0].ids).long()[[0, -1]]
+    masks[[0, -1]] = torch.from_numpy(subject.target.examples[0].ids).long()[[0, -1]]
     start = subject.model.get_input_embeddings().weight.detach()[masks]
     with torch.no_grad():
         ends = logit(torch.stack([vectors, start]))
@@ -162,9 +162,9 @@ def test_words_are_left_out_of_a_classifier() -> None:
     def logit(text: str) -> float:
         row = torch.tensor([tokenizer.layout.ids(tokenizer.encode_batch([text])[0])])
         with torch.no_grad():
-            return float(subject.model(row).logits[0, subject.aim.output_index])
+            return float(subject.model(row).logits[0, subject.target.output_index])
 
-    side = subject.aim.sides[0]
+    side = subject.target.sides[0]
     for number, word in enumerate(TEXT.split()):
         tokens = [at for at, token in enumerate(side.tokens) if token.word == number]
         rest = " ".join(one for one in TEXT.split() if one != word)
@@ -176,7 +176,7 @@ def test_words_are_left_out_of_a_classifier() -> None:
 def test_the_second_text_of_a_pair_keeps_its_types() -> None:
     subject = subject_for("pair", ("the cat is red", "no, it is not here"))
     (scores,) = leave_one_out(subject)
-    example, side = subject.aim.examples[0], subject.aim.sides[0]
+    example, side = subject.target.examples[0], subject.target.sides[0]
     types = np.arange(len(example.ids)) >= (example.split or 0)
     words = [token.word for token in side.tokens]
     alone = [at for at, word in enumerate(words) if word is not None and words.count(word) == 1]
@@ -188,7 +188,7 @@ def test_the_second_text_of_a_pair_keeps_its_types() -> None:
                 subject.model(
                     torch.from_numpy(example.ids[rows]).long()[None],
                     token_type_ids=torch.from_numpy(types[rows]).long()[None],
-                ).logits[0, subject.aim.output_index]
+                ).logits[0, subject.target.output_index]
                 for rows in (kept | True, kept)
             ]
         np.testing.assert_allclose(scores[token], float(logits[0] - logits[1]), rtol=1e-6)
@@ -197,12 +197,12 @@ def test_the_second_text_of_a_pair_keeps_its_types() -> None:
 def test_a_tagged_word_is_masked_and_others_shift_it() -> None:
     subject = subject_for("tag", "Dan Miller lives near New Lima", target="New")
     (scores,) = leave_one_out(subject)
-    ids, (position,) = subject.aim.examples[0].ids, subject.aim.positions
+    ids, (position,) = subject.target.examples[0].ids, subject.target.positions
 
     def logit(row: np.ndarray, at: int) -> float:
         with torch.no_grad():
             logits = subject.model(torch.from_numpy(row).long()[None]).logits
-        return float(logits[0, at, subject.aim.output_index])
+        return float(logits[0, at, subject.target.output_index])
 
     whole = logit(ids, position)
     masked = ids.copy()
@@ -230,8 +230,8 @@ def test_alignments_are_those_of_the_decoder() -> None:
     subject = subject_for("gru", "Das hund ist rot!")
     (one,) = attention_maps(subject)
     batch, _ = subject.batch([subject.whole])
-    assert subject.aim.decoder_tokens is not None
-    tokens = [token.piece for token in subject.aim.decoder_tokens[1].tokens]
+    assert subject.target.decoder_tokens is not None
+    tokens = [token.piece for token in subject.target.decoder_tokens[1].tokens]
     targets = torch.tensor([[subject.tokenizer.target.ids[token] for token in tokens]])
     weights = subject.model.align(batch.inputs["input_ids"], None, targets)  # type: ignore[operator]
     np.testing.assert_allclose(one.weights[0, 0], weights[0], atol=1e-6)
@@ -241,7 +241,7 @@ def test_two_texts_are_compared_by_both_their_words() -> None:
     subject = subject_for("embed", ("the red cat sleeps", "a cat, red, and very very white"))
     scores, check = integrated_gradients(subject)
     assert check.held
-    assert [len(one) for one in scores] == [len(example.ids) for example in subject.aim.examples]
+    assert [len(one) for one in scores] == [len(example.ids) for example in subject.target.examples]
     left = leave_one_out(subject)
     without = [np.zeros(len(one), dtype=np.bool_) for one in left]
     without[1][1] = True
@@ -253,12 +253,12 @@ def test_two_texts_are_compared_by_both_their_words() -> None:
 def test_tokens_of_a_window_are_slices_of_the_text() -> None:
     text = "the very white tower stands and the old bridge stands and the house sleeps"
     subject = subject_for("classify", text, target="animal", long=10)
-    (side,), (note,) = subject.aim.sides, subject.aim.notes
+    (side,), (note,) = subject.target.sides, subject.target.notes
     assert "windows; this explains window" in note
     assert side.texts == (text,)
-    assert len(side.tokens) == len(subject.aim.examples[0].ids) == 10
+    assert len(side.tokens) == len(subject.target.examples[0].ids) == 10
     vocabulary = subject.tokenizer.vocabulary
-    for token, token_id in zip(side.tokens, subject.aim.examples[0].ids, strict=True):
+    for token, token_id in zip(side.tokens, subject.target.examples[0].ids, strict=True):
         assert vocabulary.token(int(token_id)) == token.piece
         if token.text is not None:
             assert text[token.start : token.end] == token.piece.removeprefix("##")
@@ -290,7 +290,7 @@ def test_a_model_of_another_family() -> None:
         model=model,
         task=Classify(labels=("a", "b", "c"), multi_label=False),
         tokenizer=tokenizer,
-        aim=ExplanationTarget(
+        target=ExplanationTarget(
             description="label 'b'",
             examples=(Example(ids=ids),),
             sides=(side_of("text", ["a low lower"], [range(len(pieces.ids))], tokenizer),),

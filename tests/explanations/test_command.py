@@ -46,9 +46,9 @@ def test_a_file_of_html(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--out", "picture.docx"], "--out picture.docx: the ending says what is written: "),
+        (["--out", "picture.docx"], "--out picture.docx: the file extension sets the format: "),
         (["--target", "animl"], "--target 'animl' is not one of the model's labels (did you mean"),
-        (["--method", "rollout", "--token", "99"], "--token 99: what is read has the tokens 0 to"),
+        (["--method", "rollout", "--token", "99"], "--token 99: the input has the tokens 0 to"),
         (["--token", "-1"], "--token -1"),
     ],
 )
@@ -189,7 +189,10 @@ def test_measuring_heads(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         (["--faithfulness", "--heads", "--data", "a.csv"], "give --faithfulness or --heads"),
         (["a text", "--heads", "--data", "a.csv"], "--heads is measured on --data: leave out"),
         (["--heads", "--data", "a.csv", "--limit", "1"], "--limit 1: must be at least 2"),
-        (["--heads", "--data", "a.csv", "--out", "a.html"], "--out a.html: the ending says"),
+        (
+            ["--heads", "--data", "a.csv", "--out", "a.html"],
+            "--out a.html: the file extension sets",
+        ),
         (["a", "b", "--out", "a.json"], "holds one explanation; there are 2 texts"),
         ([""], "the text is empty: there is nothing to explain"),
     ],

@@ -89,5 +89,5 @@ def test_every_method_explains_every_run(run: str) -> None:
 @pytest.mark.parametrize("run", WRITERS)
 @pytest.mark.parametrize("method", ["rollout", "flow"])
 def test_rollout_and_flow_are_for_encoders(run: str, method: str) -> None:
-    with pytest.raises(UserError, match="this model writes with a decoder"):
+    with pytest.raises(UserError, match="this model generates with a decoder"):
         explained(run, WRITERS[run], method=(method,))

@@ -67,7 +67,7 @@ def test_hooks_do_not_reach_the_model_that_answers_meanwhile(
     def hooked(subject: Subject, token: int | None) -> Attribution:
         explained.append(subject)
         width = subject.model.get_input_embeddings().weight.shape[1]
-        zeros = torch.zeros(1, len(subject.aim.examples[0].ids), width)
+        zeros = torch.zeros(1, len(subject.target.examples[0].ids), width)
         with with_vectors(subject.model, zeros):
             assert model(text) == alone
             subject.outputs([subject.whole])

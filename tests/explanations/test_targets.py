@@ -69,18 +69,18 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
     ],
 )
 def test_targets(run: str, text: Any, target: str | None, expected: str) -> None:
-    assert expected in subject(run, text, target).aim.description
+    assert expected in subject(run, text, target).target.description
 
 
 def test_an_entity_is_not_another_that_begins_alike() -> None:
-    aim = subject("tag", "Dan lives near New York and New Lima", "New Lima").aim
+    aim = subject("tag", "Dan lives near New York and New Lima", "New Lima").target
     (token,) = (aim.sides[0].tokens[position] for position in aim.positions)
     assert aim.sides[0].texts[0][token.start :] == "New Lima"
 
 
 def test_a_slice_is_explained_where_it_answers() -> None:
     context = "Oslo is red. Carla eats in Oslo."
-    aim = subject("answer", ("where is it?", context), "Oslo").aim
+    aim = subject("answer", ("where is it?", context), "Oslo").target
     start, _ = (aim.sides[0].tokens[position].start for position in aim.positions)
     assert start == context.rindex("Oslo")
 
@@ -96,10 +96,15 @@ def test_a_slice_is_explained_where_it_answers() -> None:
         ("choose", CHOICES, "the cat", "'the cat' is not one of the choices (did you mean"),
         ("embed", "a cat", "x", "only one number"),
         ("pretrain", MASKS, "3=red", "the text has 2 masks"),
-        ("pretrain", MASKS, "tastiest", "'tastiest' is not one token of the vocabulary"),
+        ("pretrain", MASKS, "tastiest", "'tastiest' is not a single token of the vocabulary"),
         ("pretrain", ("the cat is red.", "it is."), "x", "whether the second text follows"),
-        ("replies", "cat, red", "sleep", "'sleep' is not a word of what was written (did you mean"),
-        ("gru", GERMAN, "unicorn", "'unicorn' is not a word of what was written"),
+        (
+            "replies",
+            "cat, red",
+            "sleep",
+            "'sleep' is not a word of the generated text (did you mean",
+        ),
+        ("gru", GERMAN, "unicorn", "'unicorn' is not a word of the generated text"),
     ],
 )
 def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
@@ -111,8 +116,8 @@ def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
 def test_a_word_is_as_likely_as_the_model_says() -> None:
     """Words that were written make up the whole, each after those before it."""
     whole = subject("translate", GERMAN, None)
-    assert whole.aim.decoder_tokens is not None
-    text = whole.aim.decoder_tokens[1].texts[0]
+    assert whole.target.decoder_tokens is not None
+    text = whole.target.decoder_tokens[1].texts[0]
     parts = []
     for word in dict.fromkeys(text.rstrip(".").split()):
         one = subject("translate", GERMAN, word)
@@ -133,7 +138,7 @@ def test_an_answer_is_read_off_the_class_token_where_that_is_the_last(
     folder = tmp_path / "model"
     write_folder("xlnet", folder, head=head)
     one = subject(str(folder), text, None)
-    last = len(one.aim.sides[0].tokens) - 1
+    last = len(one.target.sides[0].tokens) - 1
     explained = METHODS[method](one, None)
     assert explained.target == f"token {last}, '<cls>', of the last layer"
     assert_same_bits(explained.scores, METHODS[method](one, last).scores, "same code")
@@ -152,7 +157,7 @@ def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
     aim = continued(computed, "cab", predictor.tokenizer)
     assert aim.sides[0].texts == ("a cat", " cab b")
     assert len(aim.positions) == 4  # the space and the letters
-    with pytest.raises(UserError, match=r"not a word of what was written.*: cab, b"):
+    with pytest.raises(UserError, match=r"not a word of the generated text.*: cab, b"):
         continued(computed, "dog", predictor.tokenizer)
 
 
@@ -169,8 +174,8 @@ def test_the_mask_of_an_xlnet_attends_as_the_stream_that_fills_it(tmp_path: Path
     )
     one = subject(str(out), "a cat <mask> b", None)
     (shown,) = attention_maps(one)
-    (place,) = one.aim.positions
-    ids = torch.from_numpy(one.aim.examples[0].ids)[None].long()
+    (place,) = one.target.positions
+    ids = torch.from_numpy(one.target.examples[0].ids)[None].long()
     length = ids.shape[1]
     types = one.batch([one.whole])[0].inputs["token_type_ids"]
     output = one.model(

@@ -44,7 +44,9 @@ def test_graphs_compute_the_same(
 
 @pytest.mark.usefixtures("openvino")
 def test_recurrent_networks_are_refused(golden: Path, tmp_path: Path) -> None:
-    message = "a recurrent network, whose loops OpenVINO's converter does not take; --format onnx"
+    message = (
+        "a recurrent network, whose loops OpenVINO's converter does not support; --format onnx"
+    )
     with pytest.raises(UserError, match=message):
         export(golden / "gru", tmp_path / "out", "openvino")
     assert [*tmp_path.iterdir()] == []

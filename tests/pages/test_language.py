@@ -13,7 +13,7 @@ from tests.explanations.examples import SENTENCE, classified
 from heedful.explanations.html import render
 from heedful.pages.language import ENGLISH, Language, chinese, phrases_in
 from heedful.tasks.objectives import OBJECTIVES
-from heedful.tasks.objectives.hidden import MASKED
+from heedful.tasks.objectives.masked_tokens import MASKED
 
 SOURCE = Path(__file__).parents[2] / "src" / "heedful"
 CHINESE = re.compile("[\u4e00-\u9fff]")
@@ -58,7 +58,7 @@ def test_every_sentence_comes_from_the_code() -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("masking", MASKED)
 def test_what_a_pretrained_run_does_is_said_in_chinese(objective: str, masking: str) -> None:
-    card = OBJECTIVES[objective].card(MASKED[masking])
+    card = OBJECTIVES[objective].model_card(MASKED[masking])
     assert CHINESE.search(chinese().sentence(card)), card
 
 

@@ -173,27 +173,27 @@ def test_each_file_shows_its_own_scheme(read: Callable[..., list[TaggedText]]) -
         (
             "a B-X\n\nb O\nc I-X\n",
             {},
-            ", line 4: tag 'I-X' cannot follow 'O' in BIO, the scheme that line 1 shows",
+            ", line 4: tag 'I-X' cannot follow 'O' in BIO, the scheme of line 1",
         ),
         (
             "a O\nb B-X\n\nc I-X\n",
             {},
-            ", line 4: tag 'I-X' cannot begin a sentence in BIO, the scheme that line 2 shows",
+            ", line 4: tag 'I-X' cannot begin a sentence in BIO, the scheme of line 2",
         ),
         (
             "a B-X\nb I-Y\n",
             {},
-            ", line 2: tag 'I-Y' cannot follow 'B-X' in BIO, the scheme that line 1 shows",
+            ", line 2: tag 'I-Y' cannot follow 'B-X' in BIO, the scheme of line 1",
         ),
         (
             "a I-X\nb O\nc B-X\n",
             {},
-            ", line 3: tag 'B-X' cannot follow 'O' in IOB1, the scheme that line 1 shows",
+            ", line 3: tag 'B-X' cannot follow 'O' in IOB1, the scheme of line 1",
         ),
         (
             "a S-X\n\nb O\nc B-X\n\nd O\n",
             {},
-            ", line 4: tag 'B-X' cannot end a sentence in IOBES, the scheme that line 1 shows",
+            ", line 4: tag 'B-X' cannot end a sentence in IOBES, the scheme of line 1",
         ),
     ],
 )

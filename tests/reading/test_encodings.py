@@ -176,19 +176,19 @@ def test_what_was_lost_before_is_counted(tmp_path: Path) -> None:
     plain.write_text("a\nb\ufffdc\ufffd\n", encoding="utf-8")
     packed.write_bytes(gzip.compress("\ufffd".encode()))
     assert count_damaged([plain]) == (
-        "the training data holds 2 U+FFFD, each in the place of a character that was lost before; "
+        "the training data has 2 U+FFFD, each in place of a character that was lost earlier; "
         f"the first: {plain}, line 2"
     )
-    assert "holds 3 U+FFFD" in (count_damaged([packed, plain]) or "")
+    assert "has 3 U+FFFD" in (count_damaged([packed, plain]) or "")
     plain.write_bytes("好\ufffd".encode("gb18030"))
-    assert "holds 1 U+FFFD" in (count_damaged([plain], "gb18030") or "")
+    assert "has 1 U+FFFD" in (count_damaged([plain], "gb18030") or "")
     assert count_damaged([plain]) is None
     assert count_damaged([plain], "big5") is None
 
 
 def test_the_titles_of_thucnews_hold_some(data_folder: Path) -> None:
     paths = [data_folder / f"zh/thucnews/{part}.txt.gz" for part in ("dev", "test")]
-    assert "holds 63 U+FFFD" in (count_damaged(paths) or "")
+    assert "has 63 U+FFFD" in (count_damaged(paths) or "")
 
 
 def test_commands(
@@ -216,7 +216,7 @@ def test_commands(
     assert "a.csv, line 2: not UTF-8 (byte 1 is 0xba" in capsys.readouterr().err
     encoding = ["--encoding", "gb18030"]
     assert run([*training, *encoding]) == 0
-    assert capsys.readouterr().err.count("the training data holds 6 U+FFFD") == 1
+    assert capsys.readouterr().err.count("the training data has 6 U+FFFD") == 1
     assert run(["evaluate", "run", "--data", "a.csv", *encoding]) == 0
     assert run(["predict", "run", "--input", "a.txt", *encoding]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3

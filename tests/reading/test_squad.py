@@ -155,10 +155,10 @@ def test_offsets_count_characters(write: Write) -> None:
 @pytest.mark.parametrize(
     ("text", "start", "fault"),
     [
-        ("blue", 12, "the answer 'blue' is not at 12 of the context; it is at 11"),
-        ("Blue", 11, "the answer 'Blue' is not at 11 of the context; it is nowhere in it"),
-        ("green.", -6, "the answer 'green.' is not at -6 of the context; it is at 26"),
-        ("blue", -1, "the answer 'blue' is not at -1 of the context; it is at 11"),
+        ("blue", 12, "the answer 'blue' is not at 12 of the context; it occurs at 11"),
+        ("Blue", 11, "the answer 'Blue' is not at 11 of the context; it does not occur there"),
+        ("green.", -6, "the answer 'green.' is not at -6 of the context; it occurs at 26"),
+        ("blue", -1, "the answer 'blue' is not at -1 of the context; it occurs at 11"),
     ],
 )
 def test_answers_that_are_not_where_the_file_says(
@@ -171,7 +171,7 @@ def test_answers_that_are_not_where_the_file_says(
     assert aligned_answers(question) == [(4, "sky")]
     places = MisplacedAnswers()
     assert list(places.count([question] * 2)) == [question] * 2
-    message = "2 of 4 answers are not where the file says, and are left; the first: "
+    message = "2 of 4 answers are not at their stated offsets, and are left; the first: "
     assert places.report("left") == f"{message}{question.where}: {fault}"
     with pytest.raises(
         UserError, match=r"\(2 of 4 answers are misplaced; starts count characters\)$"

@@ -90,7 +90,7 @@ def test_a_run_that_is_still_learning_and_a_single_item(tmp_path: Path) -> None:
     assert "1 item of new.csv" in single
     (path / "manifest.json").unlink()
     (path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n', "utf-8")
-    assert "Loss of the training data" in text_of(heedful.report(path).html)
+    assert "Training loss" in text_of(heedful.report(path).html)
 
 
 def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_errors_are_explained(tmp_path: Path) -> None:
     data = tmp_path / "new.csv"
     data.write_text("text,label\nthe very red cat sleeps,place\nthe soup is red,food\n", "utf-8")
     html = heedful.report("classify", data, precision="fp32").html
-    surest = html.split("Surest errors")[1].split("Least sure")[0]
+    surest = html.split("Most confident errors")[1].split("Least confident")[0]
     assert surest.count("<li>") == 1
     assert "what speaks for label &#39;animal&#39;, by integrated gradients" in surest
     assert re.search(r'<span class="shaded more-10">\w+</span>', surest)

@@ -71,7 +71,7 @@ async def test_what_cannot_be_explained_is_refused(monkeypatch: pytest.MonkeyPat
     async with service_of("classify", explain_tokens=8) as service, client_of(service) as client:
         too_long = message(await explain(client, text="word " * 9))
         assert too_long[0] == 413
-        assert "up to 8 are explained" in too_long[1]
+        assert "at most 8 can be explained" in too_long[1]
         unknown = message(await explain(client, target="foot"))
         assert unknown[0] == 422
         assert "did you mean 'food'" in unknown[1]
@@ -131,7 +131,7 @@ async def test_answers_are_the_same_while_others_are_explained(
 
     def slow(subject: Subject, token: int | None) -> Attribution:
         width = subject.model.get_input_embeddings().weight.shape[1]
-        ids = subject.aim.examples[0].ids
+        ids = subject.target.examples[0].ids
         with with_vectors(subject.model, torch.zeros(1, len(ids), width)):
             hooked.set()
             assert may_end.wait(SECONDS)

@@ -360,7 +360,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         start, body = await talk(service, receive)
     assert start["status"] == 408
     assert (b"connection", b"close") in start["headers"]
-    assert b"the body did not come within 0.05 s" in body["body"]
+    assert b"the body did not arrive within 0.05 s" in body["body"]
 
 
 async def test_who_leaves_is_not_answered(logged: list[dict[str, Any]]) -> None:
@@ -556,7 +556,7 @@ async def test_a_failure_tells_the_client_nothing_and_the_log_all(
     async with service_of("classify") as service, client_of(service) as client:
         monkeypatch.setattr(type(loaded("classify").predictor.task), "decode", broken)
         reply = await ask(client, headers={"x-request-id": "mine"})
-    assert problem(reply) == (500, "the server failed; its log says how")
+    assert problem(reply) == (500, "the server failed; see its log")
     assert "secret" not in reply.text
     failures = [line for line in logged if line["event"] == "failure" and line.get("id") == "mine"]
     assert ["RuntimeError: a secret" in line["traceback"] for line in failures] == [True]

@@ -260,13 +260,13 @@ def test_health(live: Live, run: str) -> None:
             "/pipeline/zero-shot-classification",
             {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": "no"}},
             422,
-            "write {} where",
+            "write {} in place",
         ),
         (
             "/models/masked",
             {"inputs": "[MASK]", "parameters": {"targets": ["xyzzy"]}},
             422,
-            "targets 'xyzzy': not a word of the vocabulary",
+            "targets 'xyzzy': not a token of the vocabulary",
         ),
     ],
 )
@@ -294,17 +294,19 @@ LONG_QUESTION = ("answer", {"question": "who " * 9, "context": CONTEXT})
         (
             GENERATE,
             {"num_return_sequences": 5},  # as many as a call gives unless told otherwise
-            "num_return_sequences 5: a search keeps num_beams 4 texts; give a larger num_beams",
+            "num_return_sequences 5: a search with num_beams 4 finds only 4 texts; give a larger"
+            " num_beams",
         ),
         (
             GENERATE,
             {"num_beams": 2, "num_return_sequences": 3},
-            "num_return_sequences 3: a search keeps num_beams 2 texts; give a larger num_beams",
+            "num_return_sequences 3: a search with num_beams 2 finds only 2 texts; give a larger"
+            " num_beams",
         ),
         (GENERATE, {"no_repeat_ngram_size": -1}, "no_repeat_ngram_size -1: must be 0 or"),
         (ASKED, {"top_k": 1001}, "top_k is 1,001; at most 1,000"),
-        (LONG_QUESTION, {"max_seq_len": 12}, "9 tokens; of max_seq_len 12 it may take"),
-        (("masked", "[MASK]"), {"targets": ["top"]}, "targets 'top': not a word"),
+        (LONG_QUESTION, {"max_seq_len": 12}, "9 tokens; with max_seq_len 12 it may have"),
+        (("masked", "[MASK]"), {"targets": ["top"]}, "targets 'top': not a token"),
     ],
 )
 def test_options_are_called_what_clients_call_them(

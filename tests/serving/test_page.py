@@ -184,7 +184,7 @@ def test_an_explanation_is_of_what_is_chosen(page: Browser, live: Live) -> None:
     submit(page)
     wait(page, lambda: text_of(page, "why-result") == "")
     explain(page)
-    assert "tokens; up to 256 are explained" in text_of(page, "why-problem")
+    assert "tokens; at most 256 can be explained" in text_of(page, "why-problem")
     assert "413" in page.complaints()[0]  # the browser itself logs what is refused
 
 

@@ -105,9 +105,9 @@ def test_heedfuls_own_protocol_takes_base64_and_data_urls(run: Path, served: Any
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ("/etc/passwd", "expected the bytes of a picture as base64"),
-        ("../../secret.png", "expected the bytes of a picture as base64"),
-        ("é", "expected the bytes of a picture as base64"),
+        ("/etc/passwd", "expected the bytes of an image in base64"),
+        ("../../secret.png", "expected the bytes of an image in base64"),
+        ("é", "expected the bytes of an image in base64"),
         ("", "empty"),
         (base64.b64encode(b"no picture").decode(), "not a picture of a format that is read"),
         (base64.b64encode(PICTURE[:200]).decode(), "a broken picture"),
@@ -128,7 +128,7 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     headers = {"content-type": "image/png"}
     reply = served(lambda client: client.post("/", content=PICTURE, headers=headers))
     assert reply.status_code in (400, 422)
-    assert "picture 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
+    assert "image 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
 
 
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_run_of_texts_reads_no_bytes() -> None:
 
     reply = asyncio.run(ask())
     assert reply.status_code == 422
-    assert "this needs a run of classify that reads pictures" in reply.json()["error"]
+    assert "this needs a run of classify on images" in reply.json()["error"]
 
 
 @pytest.mark.parametrize("path", ["/", "/models/classify", "/invocations"])

@@ -168,9 +168,7 @@ def test_a_changed_folder_is_taken_up_without_losing_a_request(
     try:
         weights.write_bytes(whole[:100])  # as who copies a run over it leaves it for a moment
         server.process.send_signal(signal.SIGHUP)
-        server.wait_until_said(
-            r"^classify: goes on as it was, for it cannot be read again: .*bytes"
-        )
+        server.wait_until_said(r"^classify: unchanged, because it could not be reloaded: .*bytes")
         assert answer(server, "classify", "the red cat sleeps")[0]["label"] == "animal"
         weights.write_bytes(whole)
         record = json.loads((folder / "heedful.json").read_text("utf-8"))
@@ -178,10 +176,10 @@ def test_a_changed_folder_is_taken_up_without_losing_a_request(
         (folder / "heedful.json").write_text(json.dumps(record), "utf-8")
         (folder / "manifest.json").unlink()
         server.process.send_signal(signal.SIGHUP)
-        server.wait_until_said(r"^classify: goes on as it was, .*training has not finished")
+        server.wait_until_said(r"^classify: unchanged, because .*training has not finished")
         write_manifest(folder)
         server.process.send_signal(signal.SIGHUP)
-        server.wait_until_said(r"^classify: read again")
+        server.wait_until_said(r"^classify: reloaded")
     finally:
         stop.set()
         asking.join()

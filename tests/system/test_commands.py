@@ -160,7 +160,7 @@ def test_the_name_of_a_file_is_a_text_and_that_is_said(
     assert run(["predict", str(trained), str(colours), "the sky", "a" * 10_000]) == 0
     answered = capsys.readouterr()
     assert len(answered.out.splitlines()) == 3
-    assert "a text is the name of a file here: --input FILE answers for what" in answered.err
+    assert "the name of a file was read as a text: for the texts in the file" in answered.err
 
 
 def test_long_texts(trained: Path, capsys: Out) -> None:
@@ -211,7 +211,7 @@ def test_class_weights_early_stopping_tensorboard_and_the_best_step(
     options += ["--class-weights", "balanced", "--patience", "2", "--metric", "macro_f1"]
     out = tmp_path / "run"
     assert run([str(word) for word in [*train, "--out", out, *options]]) == 0
-    assert "no gain in 2 evaluations" in capsys.readouterr().err
+    assert "no improvement in 2 evaluations" in capsys.readouterr().err
     assert list((out / "tensorboard").glob("events.*"))
     log = rows((out / "metrics.jsonl").read_text())
     curve = [row["dev"]["macro_f1"] for row in log if "dev" in row]

@@ -184,7 +184,7 @@ def test_a_question_may_take_half_of_the_room(tokenizer: BertTokenizer) -> None:
     assert len(encoded(asked(" ".join(words * 3), "a"), tokenizer, max_length=40).pieces) == 1
     with pytest.raises(
         UserError,
-        match=r"^here: the question has 12 tokens; of --max-length 24 it may take 11: shorten it, ",
+        match=r"^here: the question has 12 tokens; with --max-length 24 it may have at most 11",
     ):
         encoded(asked("sky " * 12, LONG), tokenizer, max_length=24)
 
@@ -361,7 +361,7 @@ def test_who_learnt_from_answers_alone_always_answers(tokenizer: BertTokenizer) 
     found = decoded(fitted, outputs, context, task)
     assert (found.answer, found.margin) == ("the", None)
     assert all(one.answer is not None for one in found.n_best)
-    with pytest.raises(UserError, match="--no-answer-threshold: this run learnt from no question"):
+    with pytest.raises(UserError, match="--no-answer-threshold: this run was trained without"):
         decoded(fitted, outputs, context, task, PredictSettings(no_answer_threshold=0.0))
 
 
@@ -476,7 +476,7 @@ def test_predict_files(
 
 def test_the_run_says_what_it_does(trained: Path) -> None:
     card = (trained / "MODEL_CARD.md").read_text()
-    assert "or says that the text holds no answer" in card
+    assert "or says that the text has no answer" in card
     assert "--context" in card
     assert json.loads((trained / "config.json").read_text())["architectures"] == [
         "BertForQuestionAnswering"
@@ -517,12 +517,12 @@ def test_misplaced_answers_are_told_and_not_learnt(
     assert run([str(word) for word in [*words, *options]]) == 0
     printed = capsys.readouterr().err
     count = sum(len(row["answers"]) for row in right) + 1
-    share = f"1 of {count} answers are not where the file says, and are"
+    share = f"1 of {count} answers are not at their stated offsets, and are"
     place = (
-        f"; questions without another: 1; the first: a.jsonl, line {len(right) + 1}: "
-        "the answer 'grass' is not at -1 of the context; it is nowhere in it"
+        f"; questions without any other answer: 1; the first: a.jsonl, line {len(right) + 1}: "
+        "the answer 'grass' is not at -1 of the context; it does not occur there"
     )
-    assert f"{share} not learnt{place}" in printed
+    assert f"{share} not used for training{place}" in printed
     assert f"--dev: {share} scored as texts{place}" in printed
     assert f"\n{len(right)} examples, " in printed
     assert run(["evaluate", "run", "--data", "a.jsonl"]) == 0
@@ -533,7 +533,7 @@ def test_misplaced_answers_are_told_and_not_learnt(
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it is at"),
+        ([WRONG], [], "a.jsonl, line 1: the answer 'sky' is not at 3 of the context; it occurs"),
         ([WRONG | {"answers": []}], [], "no question of the training data has an answer"),
         ([WRONG | {"context": ""}], [], "a.jsonl, line 1: empty context"),
         ([WRONG | {"question": ""}], [], "a.jsonl, line 1: empty question"),
@@ -541,7 +541,7 @@ def test_misplaced_answers_are_told_and_not_learnt(
         (None, ["--stride", "-1"], "--stride -1: must be a whole number of 0 or above"),
         (None, ["--max-answer-tokens", "0"], "--max-answer-tokens 0: must be a whole number of at"),
         (None, ["--no-answer-threshold", "nan"], "--no-answer-threshold nan: must be a number"),
-        (None, ["--long-text", "head-tail"], "--long-text head-tail: leaves a gap"),
+        (None, ["--long-text", "head-tail"], "--long-text head-tail leaves a gap"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
     ],
 )

@@ -13,8 +13,8 @@ from heedful.batches.examples import Example
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import LengthLimit
-from heedful.tasks.answers import blanks
-from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.answers import filled_masks
+from heedful.tasks.answers.filled_masks import Filled
 from heedful.tasks.texts import text_records
 from heedful.tokens import load_encoder_tokenizer
 from heedful.tokens.vocabulary import Vocabulary
@@ -26,7 +26,7 @@ IDS = TOKENIZER.get_vocab()
 def encoded(text: str | tuple[str, str], max_length: int = 64) -> tuple[Record, Fitted[Example]]:
     (record,) = text_records([text])
     fit = LengthLimit(max_length=max_length, long_text="window")
-    return record, blanks.encode(record, TOKENIZER, fit, pairs=True)
+    return record, filled_masks.encode(record, TOKENIZER, fit, pairs=True)
 
 
 def answered(text: str, *likely: str, max_length: int = 64, top: int = 2) -> Filled:
@@ -43,10 +43,10 @@ def answered(text: str, *likely: str, max_length: int = 64, top: int = 2) -> Fil
             scores[IDS[best]], scores[IDS[second]] = 3 + row / 10, 2
             logits.append(scores)
             positions.append(row * width + int(place))
-    output = blanks.candidates(
+    output = filled_masks.candidates(
         torch.stack(logits), None, torch.tensor(positions), torch.Size([len(masks), width]), top
     )
-    return blanks.decode(record, fitted, list(output), PredictSettings(top=top), TOKENIZER)
+    return filled_masks.decode(record, fitted, list(output), PredictSettings(top=top), TOKENIZER)
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -106,17 +106,17 @@ def test_candidates_of_many_masks_share_one_text() -> None:
 def test_a_token_that_begins_with_a_space_stands_where_the_mask_stood() -> None:
     byte_level = byte_level_tokenizer()
     (record,) = text_records(["a <mask> lo<mask>."])
-    fitted = blanks.encode(
+    fitted = filled_masks.encode(
         record, byte_level, LengthLimit(max_length=16, long_text="window"), pairs=False
     )
     positions = (fitted.pieces[0].ids == byte_level.mask_token_id).nonzero()[0]
     logits = torch.zeros(2, len(byte_level))
     for row, token in zip(logits, ("Ġlow", "er"), strict=True):
         row[byte_level.get_vocab()[token]] = 3
-    output = blanks.candidates(
+    output = filled_masks.candidates(
         logits, None, torch.tensor(positions), torch.Size([1, len(fitted.pieces[0].ids)]), 1
     )
-    answer = blanks.decode(record, fitted, list(output), PredictSettings(top=1), byte_level)
+    answer = filled_masks.decode(record, fitted, list(output), PredictSettings(top=1), byte_level)
     assert answer.text == "a low loer."
     assert [one.candidates[0].token for one in answer.blanks] == ["Ġlow", "er"]
 
@@ -127,7 +127,7 @@ def test_the_space_before_a_mask_stays(tmp_path: Path) -> None:
     text = "b [MASK] c  [MASK]."
     assert text[slice(*unigram.pieces(text).offsets[2])] == " [MASK]"  # as in the reference
     (record,) = text_records([text])
-    fitted = blanks.encode(
+    fitted = filled_masks.encode(
         record, unigram, LengthLimit(max_length=16, long_text="window"), pairs=False
     )
     positions = (fitted.pieces[0].ids == unigram.mask_token_id).nonzero()[0]
@@ -135,8 +135,8 @@ def test_the_space_before_a_mask_stays(tmp_path: Path) -> None:
     for row, token in zip(logits, ("▁a", "d"), strict=True):
         row[unigram.vocabulary.ids[token]] = 3
     shape = torch.Size([1, len(fitted.pieces[0].ids)])
-    output = blanks.candidates(logits, None, torch.tensor(positions), shape, 1)
-    answer = blanks.decode(record, fitted, list(output), PredictSettings(top=1), unigram)
+    output = filled_masks.candidates(logits, None, torch.tensor(positions), shape, 1)
+    answer = filled_masks.decode(record, fitted, list(output), PredictSettings(top=1), unigram)
     assert answer.text == "b a cd."
     assert [text[one.start : one.end] for one in answer.blanks] == ["[MASK]", "[MASK]"]
 
@@ -168,12 +168,12 @@ def test_a_mask_in_two_windows_is_read_where_it_has_more_text_around_it() -> Non
 def test_a_mask_that_was_not_read_has_no_candidates() -> None:
     (record,) = text_records(["a [MASK] b c d e f g h a b [MASK]"])
     fit = LengthLimit(max_length=8, long_text="head")
-    fitted = blanks.encode(record, TOKENIZER, fit, pairs=True)
+    fitted = filled_masks.encode(record, TOKENIZER, fit, pairs=True)
     assert fitted.tokens_used < fitted.tokens_total
     scores = torch.zeros(1, len(TOKENIZER))
     scores[0, IDS["d"]] = 3
-    rows = blanks.candidates(scores, None, torch.tensor([2]), torch.Size([1, 8]), 1)
-    answer = blanks.decode(record, fitted, list(rows), PredictSettings(top=1), TOKENIZER)
+    rows = filled_masks.candidates(scores, None, torch.tensor([2]), torch.Size([1, 8]), 1)
+    answer = filled_masks.decode(record, fitted, list(rows), PredictSettings(top=1), TOKENIZER)
     assert answer.text == "a d b c d e f g h a b [MASK]"
     assert [len(blank.candidates) for blank in answer.blanks] == [1, 0]
 
@@ -182,10 +182,10 @@ def test_a_pair_is_told_whether_it_follows() -> None:
     record, fitted = encoded(("a b", "c"))
     follows = torch.tensor([[1.0, -1.0]])
     none = torch.empty(0, len(TOKENIZER))
-    rows = blanks.candidates(
+    rows = filled_masks.candidates(
         none, follows, torch.empty(0, dtype=torch.int64), torch.Size([1, 6]), 5
     )
-    answer = blanks.decode(record, fitted, list(rows), PredictSettings(top=5), TOKENIZER)
+    answer = filled_masks.decode(record, fitted, list(rows), PredictSettings(top=5), TOKENIZER)
     assert answer.next_sentence == pytest.approx(float(follows.softmax(1)[0, 0]))
     assert answer.to_dict()["next_sentence"] == round(answer.next_sentence, 6)
     assert answer.plain() == f"{answer.next_sentence:.6f}"
@@ -214,15 +214,21 @@ def test_a_mark_of_another_kind_beside_a_mask_is_text() -> None:
 
 def test_a_pair_needs_a_model_that_learnt_pairs() -> None:
     (record,) = text_records([("a", "b")])
-    with pytest.raises(UserError, match=r"line 1: a pair, but this run learnt only masked words"):
-        blanks.encode(record, TOKENIZER, LengthLimit(max_length=8, long_text="window"), pairs=False)
+    with pytest.raises(UserError, match=r"line 1: a pair, but this run takes single texts"):
+        filled_masks.encode(
+            record, TOKENIZER, LengthLimit(max_length=8, long_text="window"), pairs=False
+        )
 
 
 def targeted(*targets: str) -> Filled:
     record, fitted = encoded("[MASK] b")
     scores = torch.arange(len(TOKENIZER)).float()[None]
-    rows = blanks.candidates(scores, None, torch.tensor([1]), torch.Size([1, 4]), len(TOKENIZER))
-    return blanks.decode(record, fitted, list(rows), PredictSettings(targets=targets), TOKENIZER)
+    rows = filled_masks.candidates(
+        scores, None, torch.tensor([1]), torch.Size([1, 4]), len(TOKENIZER)
+    )
+    return filled_masks.decode(
+        record, fitted, list(rows), PredictSettings(targets=targets), TOKENIZER
+    )
 
 
 def test_a_mask_is_filled_with_one_of_the_targets() -> None:
@@ -237,5 +243,5 @@ def test_a_mask_is_filled_with_one_of_the_targets() -> None:
 
 @pytest.mark.parametrize("target", ["z", "a b", "[CLS]", ""])
 def test_a_target_is_one_word_of_the_vocabulary(target: str) -> None:
-    with pytest.raises(UserError, match="not a word of the vocabulary"):
+    with pytest.raises(UserError, match="not a token of the vocabulary"):
         targeted("a", target)

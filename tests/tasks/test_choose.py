@@ -127,8 +127,8 @@ def test_another_number_of_choices_is_named(
         stream.write('{"question": "the sky is", "choices": ["red", "blue"], "answer": 1}\n')
     assert train(tiny_model, questions, tmp_path / "run") == 2
     error = capsys.readouterr().err
-    assert f"{questions}, line 13: 2 choices; every question of a run has as many as its" in error
-    assert "first: 3" in error
+    assert f"{questions}, line 13: 2 choices; all questions of a run have the same number" in error
+    assert "here 3" in error
     assert error.count("\n") == 1
 
 
@@ -141,7 +141,7 @@ def test_what_cannot_be_chosen_from_is_named(
         Choose.from_texts(["a question", "a choice"])
     with pytest.raises(UserError, match="text 2: at least 2 choices"):
         Choose.from_texts([("a", "b", "c"), ("a", "b")])  # type: ignore[list-item]
-    with pytest.raises(UserError, match="text 2: expected a question with its choices, as the"):
+    with pytest.raises(UserError, match="text 2: expected a question with its choices, like the"):
         Choose.from_texts([("a", "b", "c"), "d"])  # type: ignore[list-item]
     nothing: Any = ()
     with pytest.raises(UserError, match=r"text 1: at least 2 choices are needed .* there is 0"):

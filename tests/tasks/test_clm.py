@@ -107,12 +107,16 @@ def test_what_is_told_of_a_sequence() -> None:
     examples = [
         Example(ids=np.array(ids, np.int32)) for ids in ([0, 5, 6, 0, 7, 8], [0, 9], [0, 4, 0])
     ]
-    batch = NextWords().learn(examples, TOKENIZER, None, Draw(seed=0, epoch=0, rows=np.arange(3)))
+    batch = NextWords().training_batch(
+        examples, TOKENIZER, None, Draw(seed=0, epoch=0, rows=np.arange(3))
+    )
     assert batch.inputs["positions"].tolist() == [0, 1, 2, 3, 4, 6, 12, 13]
     assert batch.targets["tokens"].tolist() == [5, 6, 0, 7, 8, 9, 4, 0]
     bert = heedful.BertTokenizer(Vocabulary([*tiny.SPECIAL, *"abcdef"]))
     examples = [Example(ids=np.array([2, 5, 6, 3, 2, 7, 3], np.int32))]
-    batch = NextWords().learn(examples, bert, None, Draw(seed=0, epoch=0, rows=np.arange(1)))
+    batch = NextWords().training_batch(
+        examples, bert, None, Draw(seed=0, epoch=0, rows=np.arange(1))
+    )
     assert batch.targets["tokens"].tolist() == [5, 6, 3, 7, 3]  # and not what begins a text
 
 
@@ -123,7 +127,9 @@ def test_texts_of_a_sequence_are_computed_apart() -> None:
     rows = [[0, 5, 6, 0, 7, 8, 9], [0, 7, 8, 9], [0, 5, 6, 0]]
     examples = [Example(ids=np.array(ids, np.int32)) for ids in rows]
     batches = [
-        NextWords().learn(some, TOKENIZER, None, Draw(seed=0, epoch=0, rows=np.arange(len(some))))
+        NextWords().training_batch(
+            some, TOKENIZER, None, Draw(seed=0, epoch=0, rows=np.arange(len(some)))
+        )
         for some in (examples, examples[1:2], examples[2:])
     ]
     whole, *alone = (model(**batch.inputs).logits for batch in batches)
@@ -279,7 +285,7 @@ def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
     rows = [[begin, 40, 41, end, begin, 50, 51, end], [begin, 60, 61]]
     examples = [Example(ids=np.array(row, np.int32)) for row in rows]
     draw = Draw(seed=0, epoch=0, rows=np.arange(2))
-    batch = NextWords().learn(examples, source.tokenizer, None, draw)
+    batch = NextWords().training_batch(examples, source.tokenizer, None, draw)
     writer = OnnxGenerator(source.model, {MODEL: computes})
     with torch.no_grad():
         found, right = (NextWords().score(model, batch) for model in (writer, source.model))

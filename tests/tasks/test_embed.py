@@ -243,7 +243,7 @@ def test_scores_under_the_usual_name_are_learnt_where_it_is_given(
         keys = [*head[:2], "label"]
         lines = [json.dumps(dict(zip(keys, [*row[:2], int(row[2])], strict=True))) for row in rows]
     data.write_text("\n".join(lines) + "\n")
-    unread = "the column 'label' is not read; --label label learns its numbers as scores"
+    unread = "the column 'label' is ignored; to train on its numbers as scores, give --label label"
     for name, more in (("named", ["--label", "label"]), ("not", [])):
         out = tmp_path / name
         capsys.readouterr()
@@ -265,7 +265,7 @@ def test_a_run_does_not_go_on_with_the_other_kind_of_pairs(
             train(tiny_model, pairs, out, "--steps", "1")
     capsys.readouterr()
     assert train(tiny_model, pairs, out, "--steps", "1", "--resume", "--label", "label") == 2
-    said = f"{out} learns something else: its 'scored' is False, now it would be True"
+    said = f"{out} has another training goal: its 'scored' is False, now it would be True"
     assert said in capsys.readouterr().err
     assert train(tiny_model, pairs, out, "--steps", "1", "--resume") == 0
 
@@ -294,7 +294,7 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     assert "line 4: expected a number, found 'much'" in error(*SCORE)
     words = ["train", "embed", "--train", str(pairs), "--out", str(tmp_path / "run"), *PAIR[:2]]
     assert run(words) == 2
-    assert "name the second text's column (--text-pair)" in capsys.readouterr().err
+    assert "name the column of the second text (--text-pair)" in capsys.readouterr().err
 
 
 def test_a_pair_without_others_in_its_batch_is_refused(
@@ -380,7 +380,8 @@ def test_columns_of_a_corpus_and_of_what_is_looked_up(
     for words in (("--input", lines), ("a sky",)):
         assert "read as plain text" in nearest(*words, "--against", lines, "--text", "body")
     assert nearest("a", "--context", "b", "--against", lines) == (
-        "heedful: --context makes pairs, and --against looks up single texts: give one of them\n"
+        "heedful: --context makes pairs, but --against searches with single texts: give one of "
+        "them\n"
     )
     pairs = ("--text", "body", "--text-pair", "body")
     assert "--text-pair makes pairs" in nearest("--input", table, "--against", lines, *pairs)

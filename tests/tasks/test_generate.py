@@ -83,7 +83,7 @@ def test_a_text_for_a_text(tiny_model: Path, pairs: Path, tmp_path: Path, capsys
     assert run(words) == 0
     assert len(json.loads(capsys.readouterr().out)["n_best"]) == 3
     assert run(["predict", str(out), "the red apple.", "--beam", "2", "--top", "3"]) == 2
-    assert "--top 3: a search keeps --beam 2 texts" in capsys.readouterr().err
+    assert "--top 3: a search with --beam 2 finds only 2 texts" in capsys.readouterr().err
 
 
 def test_a_long_text_is_read_in_windows_that_are_joined(
@@ -155,10 +155,12 @@ def test_what_was_cut_or_cannot_be_is_told_by_options(tmp_path: Path, capsys: Ou
     words = ["predict", str(tmp_path / "gpt2"), "the sky " * 20, "--max-new-tokens", "4"]
     assert run(words) == 0
     told = capsys.readouterr().err
-    assert "1 text was too long and truncated; a text to continue keeps its end" in told
+    assert (
+        "1 text was too long and truncated; a text to continue is always cut at its start" in told
+    )
     assert run([*words, "--min-new-tokens", "4"]) == 2
     told = capsys.readouterr().err
-    assert "--min-new-tokens 4: at most 4 tokens are written: give fewer, or a larger" in told
+    assert "--min-new-tokens 4: at most 4 tokens are generated: give fewer, or a larger" in told
     assert run([*words, "--min-new-tokens", "3"]) == 0
 
 
@@ -202,7 +204,7 @@ def test_what_cannot_read_one_text_to_write_another_is_named(
 ) -> None:
     write_folder(family, tmp_path / family)
     assert train(tmp_path / family, pairs, tmp_path / "run", "--label", "reply") == 2
-    message = f"no model of '{family}' reads one text to write another; name a BERT, RoBERTa,"
+    message = f"no model of '{family}' can generate a target text from a source text; give a BERT"
     assert message in capsys.readouterr().err
 
 
@@ -245,7 +247,7 @@ def test_texts_and_pairs_are_not_mixed(
     (tmp_path / "more.txt").write_text("the sky is blue\n")
     dev = ["--label", "reply", "--dev", str(tmp_path / "more.txt")]
     assert train(tiny_model, pairs, tmp_path / "run", *dev) == 2
-    assert "more.txt, line 1: expected a text to read and one to write" in capsys.readouterr().err
+    assert "more.txt, line 1: expected a source text and a target text" in capsys.readouterr().err
 
 
 def test_a_killed_run_goes_on_exactly(tiny_model: Path, pairs: Path, tmp_path: Path) -> None:
@@ -307,7 +309,7 @@ def test_two_models_go_on_with_the_dropout_that_is_given(tiny_model: Path, tmp_p
 def test_a_text_to_go_on_from_keeps_its_end(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     records, fit = Generate.from_texts(["a red apple"]), LengthLimit(max_length=8, long_text="head")
-    with pytest.raises(UserError, match="--long-text has no effect here: a text to continue keeps"):
+    with pytest.raises(UserError, match="--long-text has no effect here: a text to continue is"):
         list(Generate(pairs=False).encode(records, tokenizer, fit, labelled=False))
 
 

@@ -167,7 +167,7 @@ def test_a_text_without_tokens_is_named(
     path.write_text(f"{line % 'blue'}\n\n{line % chr(0x200B)}\n", "utf-8")
     assert run(["score", str(masked_run), option, str(path)]) == 2
     assert capsys.readouterr().err == (
-        f"heedful: {path}, line 3{where}: the text has no token, so there is nothing to score\n"
+        f"heedful: {path}, line 3{where}: the text has no tokens, so there is nothing to score\n"
     )
 
 
@@ -193,7 +193,7 @@ def test_only_a_pre_trained_run_scores(
     capsys.readouterr()
     assert run(["score", str(out), "a"]) == 2
     assert (
-        "this is a classify run; only a pretrain run, or one that goes on with"
+        "this is a classify run; only a pretrain run, or one that continues"
         in capsys.readouterr().err
     )
 

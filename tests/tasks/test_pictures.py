@@ -241,12 +241,12 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "model minilm: reads texts"),
+        ({}, "model minilm: a text model"),
         ({"preset": "minni"}, "preset 'minni'.*did you mean 'mini'"),
         ({"preset": "mini", "image_size": 8}, "image_size 8 is smaller than patch_size 16"),
         (
             {"preset": "mini", "image_size": 20, "patch_size": 8},
-            "image_size 20: must be a multiple of the patches' 8",
+            "image_size 20: must be a multiple of the patch size, 8",
         ),
         ({"image_size": 0}, "image_size 0: must be a whole number from 1 to 4,096"),
         ({"patch_size": 4}, "patch_size is for a model from scratch: give preset too"),
@@ -255,9 +255,9 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "max_length": 64}, "max_length is for texts; leave it out"),
         ({"preset": "mini", "long_text": "head"}, "long_text is for texts; leave it out"),
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
-        ({"preset": "mini", "model": "other"}, "preset starts from scratch and model other goes"),
+        ({"preset": "mini", "model": "other"}, "preset starts from scratch, model other from"),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
-        ({"preset": "mini", "format": "text"}, "a folder; .*pictures with format images"),
+        ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -279,7 +279,7 @@ def test_options_of_pictures_are_not_for_texts(tmp_path: Path) -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
     options = {"preset": "mini", "image_size": 8, "shift": 0.1, "patch_size": 4, "grey": True}
     for option, value in options.items():
-        with pytest.raises(UserError, match="is for pictures: give format images too"):
+        with pytest.raises(UserError, match="is for images: give format images too"):
             heedful.train("classify", train=rows, out=tmp_path / "run", **{option: value})  # type: ignore[arg-type]
     with pytest.raises(UserError, match="images"):
         heedful.train("regress", train=tmp_path, out=tmp_path / "run", format="images")
@@ -306,9 +306,9 @@ def _folder(path: Path, **contents: bytes | None) -> Path:
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        ({}, "holds no folder; give one with a folder of pictures for each class"),
+        ({}, "no folder in it; give one with a folder of images for each class"),
         ({"a_png": b"x"}, "a.png: a file; .* must hold only a folder for each class"),
-        ({"cat": None, "dog__a_png": b"x"}, "cat: holds no pictures"),
+        ({"cat": None, "dog__a_png": b"x"}, "cat: no images in it"),
         ({"cat__a_png": b"x"}, "only 'cat'"),
         ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not a picture of a format"),
     ],
@@ -327,13 +327,13 @@ def test_folders_that_are_wrong(
 
 def test_pictures_are_not_piped_in(run: Path) -> None:
     task = heedful.load(run).task
-    with pytest.raises(UserError, match="pictures are not read from standard input"):
+    with pytest.raises(UserError, match="images cannot be read from standard input"):
         task.read([Path("-")], ColumnSettings(format="text"), labelled=False)
 
 
 def test_the_card_tells_of_pictures(run: Path) -> None:
     card = (run / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert "It reads a picture as 10 tokens." in card
+    assert "It reads an image as 10 tokens." in card
     assert "heedful predict colours picture.png" in card
     assert "heedful evaluate colours --data FOLDER" in card
 

@@ -55,9 +55,9 @@ def _batch(folder: Path, rows: int = 2, first: int = 0) -> tuple[Any, Any]:
         [*(10 + np.arange(T - 2) % 30), 4, 3], dtype=np.int32
     )  # the last two are special
     examples = [Example(ids=ids[-T + 5 * row :]) for row in range(first, rows)]
-    rule = mask_rule(tokenizer, share=1 / 6, most=None)
+    rule = mask_rule(tokenizer, share=1 / 6, max_predictions=None)
     draw = Draw(seed=1, epoch=0, rows=np.arange(first, rows))
-    return OBJECTIVE.learn(examples, tokenizer, rule, draw), tokenizer
+    return OBJECTIVE.training_batch(examples, tokenizer, rule, draw), tokenizer
 
 
 def test_spans_take_their_share_in_a_random_order() -> None:
@@ -126,7 +126,7 @@ def test_the_second_segment_reads_the_memory_of_the_first(folder: Path) -> None:
     both = torch.cat([first["input_ids"], second["input_ids"]], 1)
     assert both.tolist() == batch.inputs["input_ids"].tolist()
     score = OBJECTIVE.score(model, batch)
-    assert int(score[:, 2].sum()) == int(OBJECTIVE.count(batch))
+    assert int(score[:, 2].sum()) == int(OBJECTIVE.loss_divisors(batch))
     torch.testing.assert_close(score[:, 0].sum(), total.squeeze().float())
     # With the first segment's tokens exchanged, the second's are told otherwise.
     ids = batch.inputs["input_ids"].clone()
@@ -215,5 +215,5 @@ def test_the_second_stream_goes_into_no_graph(folder: Path, tmp_path: Path) -> N
         (run / path.name).write_bytes(path.read_bytes())
     runs.write_record(run, runs.outside_record("pretrain", {}, 40))
     files.write_manifest(run)
-    with pytest.raises(UserError, match="predicts tokens by a second stream"):
+    with pytest.raises(UserError, match="predicts tokens with a second stream"):
         export(run, tmp_path / "onnx", "onnx")

@@ -75,7 +75,7 @@ def test_train_evaluate_predict_and_score(
     assert_same_scores(scores, json.loads((out / "metrics.json").read_text()))
     assert json.loads((out / "config.json").read_text())["max_position_embeddings"] == 24
     assert not (out / "corpus").exists()
-    assert r"Says which words stand behind \[MASK\]" in (out / "MODEL_CARD.md").read_text()
+    assert r"Predicts masked words" in (out / "MODEL_CARD.md").read_text()
 
     fill = heedful.load(out)
     answer = fill("The [MASK] is very [MASK].")
@@ -165,7 +165,7 @@ def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: O
     assert right > 0.8
     assert wrong < 0.2
     assert len(ask("the [MASK] is red.").blanks) == 1
-    assert "tells whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
+    assert "and whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marks", "list"])
@@ -182,13 +182,13 @@ def test_entities_are_masked_whole(
     said = capsys.readouterr().err
     assert "20 documents of 140 tokens" in said  # as many as without marks
     left_out = "" if marked else "; 1 with unknown tokens are left out"
-    assert f"1 phrases are masked whole{left_out}" in said
+    assert f"1 phrases are masked as a whole{left_out}" in said
     task = heedful.load(out).task
     assert task.phrases[0] == "red apple"
     assert task.marked == marked
     assert run(["evaluate", str(out), "--data", str(text)]) == 0
     assert json.loads(capsys.readouterr().out)["masked_tokens"] > 0
-    assert "masked entities and phrases" in (out / "MODEL_CARD.md").read_text()
+    assert "masking entities and phrases" in (out / "MODEL_CARD.md").read_text()
 
 
 def test_entities_that_are_not_told(books: Path, tmp_path: Path, capsys: Out) -> None:
@@ -415,7 +415,7 @@ def error_of(capsys: Out) -> str:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--documents", "file"], "only one document, and pairs of sentences need a second one"),
+        (["--documents", "file"], "only one document, but sentence pairs need at least two"),
         (["--preset", "tiny"], "--preset starts a model from scratch with the words of --vocab"),
         (["--vocabulary", "x"], "--preset starts a model from scratch with the words of --vocab"),
         (["--positions", "64"], "--positions is for a model from scratch: give --preset too"),
@@ -451,11 +451,14 @@ def error_of(capsys: Out) -> str:
             "--arch roberta: its models have no head for pairs of texts; give --objective mlm",
         ),
         (["--prune", "0.5"], "--prune is for a run of the same task"),
-        (["--fresh-pooler"], "--fresh-pooler is for fine-tuning what was pre-trained"),
-        (["--long-text", "head"], "--long-text: sequences are cut from a text without loss"),
+        (["--fresh-pooler"], "--fresh-pooler is for fine-tuning;"),
+        (["--long-text", "head"], "--long-text has no effect, because pre-training reads all"),
         (["--metric", "accuracy", "--dev", __file__], "unknown --metric 'accuracy'"),
         (["--documents", "page"], "documents"),
-        (["--preset", "tiny", "--vocabulary", "words", "--model", "x"], "--model x goes on: give"),
+        (
+            ["--preset", "tiny", "--vocabulary", "words", "--model", "x"],
+            "--preset is for a model from scratch, and --model x",
+        ),
         (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],
 )
@@ -494,7 +497,7 @@ def test_wrong_texts_are_named(tiny_model: Path, tmp_path: Path, capsys: Out) ->
     assert error_of(capsys).endswith("a.txt: holds no text")
     text.write_text("東京\n\n大阪\n")
     assert train(text, tmp_path / "run", *more) == 2
-    assert "a.txt: the vocabulary knows no word of it" in error_of(capsys)
+    assert "a.txt: the vocabulary has none of its words" in error_of(capsys)
     one = tmp_path / "one.txt"
     one.write_text("the sky is blue.\n")
     text.write_text("the sky is blue.\n\nthe apple is red.\n")

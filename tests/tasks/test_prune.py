@@ -34,7 +34,7 @@ def test_a_pruned_run_is_smaller_and_still_right(
 ) -> None:
     out = tmp_path / "pruned"
     assert train(trained, colours, out, "--prune", "0.5", "--epochs", "5") == 0
-    assert "pruned 2 of 4 heads that matter least to the loss" in capsys.readouterr().err
+    assert "pruned the 2 of 4 heads that matter least to the loss" in capsys.readouterr().err
     gone = json.loads((out / "config.json").read_text())["pruned_heads"]
     assert sum(map(len, gone.values())) == 2
     assert json.loads((out / "pruned_heads.json").read_text()) == gone
@@ -106,7 +106,7 @@ def test_a_model_that_has_not_learnt_the_task_is_refused(
     for model, data in ((tiny_model, colours), (GOLDEN / "masked", colours), (trained, other)):
         capsys.readouterr()
         assert train(model, data, tmp_path / "pruned", "--prune", "0.25") == 2
-        assert "and this model has a fresh head: train it without" in capsys.readouterr().err
+        assert "but this model has a new head: train it without" in capsys.readouterr().err
         assert not (tmp_path / "pruned").exists()
 
 
@@ -118,6 +118,6 @@ def test_what_writes_on_is_pruned_and_a_pair_of_models_is_refused(
     words = ["train", "generate", "--prune", "0.25", "--steps", "1", "--model"]
     words.append(str(GOLDEN / "masked"))
     assert run([*words, "--train", str(text), "--out", str(tmp_path / "one")]) == 0
-    assert "pruned 1 of 4 heads" in capsys.readouterr().err
+    assert "pruned the 1 of 4 heads" in capsys.readouterr().err
     assert run([*words, "--train", str(colours), "--out", str(tmp_path / "two")]) == 2
-    assert "--prune is for models of one BERT" in capsys.readouterr().err
+    assert "--prune is for models with a single encoder" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def test_train_evaluate_predict(
     ("line", "message"),
     [
         ("a,b,much", r"line 38: expected a number, found 'much'"),
-        ('a,b,"0,5"', r"line 38: expected a number, found '0,5'; decimals stand behind a point"),
+        ('a,b,"0,5"', r"line 38: expected a number, found '0,5'; write a decimal point"),
         ("a,b,nan", r"line 38: expected a number, found 'nan'"),
         ("a,b,1e999", r"line 38: expected a number"),
         ("a,b,", r"line 38, column 'score': empty label"),

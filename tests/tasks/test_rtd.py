@@ -97,10 +97,10 @@ def texts(count: int = 3) -> list[Example]:
 def batch_of(
     examples: list[Example], rows: list[int] | None = None, *, seed: int = 0, epoch: int = 0
 ) -> Batch:
-    rule = mask_rule(TOKENIZER, share=0.3, most=None)
+    rule = mask_rule(TOKENIZER, share=0.3, max_predictions=None)
     numbers = np.array(range(len(examples)) if rows is None else rows)
     draw = Draw(seed=seed, epoch=epoch, rows=numbers)
-    return ReplacedTokens().learn(examples, TOKENIZER, rule, draw)
+    return ReplacedTokens().training_batch(examples, TOKENIZER, rule, draw)
 
 
 def test_every_token_that_is_hidden_is_masked() -> None:
@@ -136,7 +136,7 @@ def test_the_loss_and_its_gradient_by_hand() -> None:
         pair.generator.head.bias[len(tiny.SPECIAL) :] += 3.0  # so that some are drawn right
     objective, batch = ReplacedTokens(weight=50.0), batch_of(texts(12))
     inputs, tokens, real = batch.inputs, batch.targets["tokens"], batch.targets["real"]
-    sums, counts = objective.loss(pair, batch), objective.count(batch)
+    sums, counts = objective.loss(pair, batch), objective.loss_divisors(batch)
     assert counts.tolist() == [len(tokens), int(real.sum())]
 
     shared = {key: inputs[key] for key in ("attention_mask", "position_ids")}
@@ -185,7 +185,7 @@ def test_a_run_learns_what_was_replaced(learnt: Path, books: Path, capsys: Out) 
     assert 0.8 < scores["always_original"] < 1
     again = heedful.evaluate(learnt, books)  # the same tokens are replaced
     assert {**again, "tokens_per_second": 0} == {**scores, "tokens_per_second": 0}
-    assert "Says which words of a text look replaced" in (learnt / "MODEL_CARD.md").read_text()
+    assert "Detects replaced words in a text" in (learnt / "MODEL_CARD.md").read_text()
 
 
 def test_a_run_is_two_folders_of_the_reference(learnt: Path) -> None:
@@ -215,7 +215,7 @@ def test_words_that_look_replaced_are_slices_of_the_text(learnt: Path) -> None:
     odd = ask("the apple is red . the apple apple red .").replaced
     assert [(word.start, word.text) for word in odd] == [(29, "apple")]
     assert ask("").words == ()
-    with pytest.raises(UserError, match="a pair, but this run learnt replaced tokens"):
+    with pytest.raises(UserError, match="a pair, but this run takes single texts"):
         ask(("the apple", "is red"))
 
 

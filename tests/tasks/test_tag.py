@@ -583,14 +583,14 @@ def test_a_type_that_the_model_does_not_have(
     ):
         assert run(command) == 2
         assert (
-            "new.conll, line 4: 'color' is not one of the model's types of entities "
+            "new.conll, line 4: 'color' is not one of the model's entity types "
             "(did you mean 'colour'?): colour, thing"
         ) in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_pairs_are_refused(finished: Path) -> None:
-    with pytest.raises(heedful.UserError, match="tag reads single texts, not pairs"):
+    with pytest.raises(heedful.UserError, match="tag takes single texts, not pairs"):
         heedful.load(finished)(("the sky", "is blue"))
 
 

@@ -208,7 +208,7 @@ def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     assert predict(texts)[0].text.startswith("The bird")
     assert predict(texts)[1].text == "The man sings."
     assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
-    assert "--prefix has 181 tokens, and at most 9 are written" in capsys.readouterr().err
+    assert "--prefix has 181 tokens, but at most 9 are generated" in capsys.readouterr().err
 
 
 def test_chinese_words_are_linked_whole(trained: Path) -> None:
@@ -359,7 +359,7 @@ def test_heads_are_pruned_and_a_resumed_run_loses_the_same(tmp_path: Path, capsy
 
     capsys.readouterr()
     assert prune(tmp_path / "once") == 0
-    assert "pruned 6 of 24 heads that matter least" in capsys.readouterr().err
+    assert "pruned the 6 of 24 heads that matter least" in capsys.readouterr().err
     config = json.loads((tmp_path / "once" / "config.json").read_text())
     chosen = json.loads((tmp_path / "once" / "pruned_heads.json").read_text())
     fields = ("pruned_heads", "decoder_pruned_heads", "cross_attn_pruned_heads")
@@ -382,9 +382,9 @@ def test_what_has_no_heads_to_prune(tmp_path: Path, capsys: Out) -> None:
     words = ["train", "translate", "--train", *files, "--steps", "1", "--prune", "0.1"]
     words = [str(word) for word in [*words, "--out", tmp_path / "run"]]
     assert run(words) == 2
-    assert "--prune takes heads out of a trained run: give --model too" in capsys.readouterr().err
+    assert "--prune removes heads from a trained run: give --model too" in capsys.readouterr().err
     assert run([*words, "--model", str(tmp_path / "rnn")]) == 2
-    assert "and for translators that are Transformers" in capsys.readouterr().err
+    assert "and for Transformer translators" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -400,7 +400,7 @@ def test_what_has_no_heads_to_prune(tmp_path: Path, capsys: Out) -> None:
         (None, ["--gradient-checkpointing", "--arch", "rnn"], "is for a Transformer: lower"),
         (None, ["--model", "minilm"], "minilm"),
         (None, ["--metric", "accuracy"], "unknown --metric 'accuracy'"),
-        (None, ["--revision", "main"], "--revision is of a model from a hub: give --model too"),
+        (None, ["--revision", "main"], "--revision is for a model from a hub: give --model too"),
         (None, ["--max-ratio", "0.5"], "--max-ratio 0.5: must be 1 or above"),
         (None, ["--label", "en"], "plain files have no columns"),
     ],
@@ -437,7 +437,7 @@ def test_an_empty_side_cannot_be_scored(trained: Path, tmp_path: Path, capsys: O
 def test_lines_that_are_blank_on_both_sides_are_not_scored(
     trained: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = "2 pairs passed over, empty on both sides (the first: dev.de and dev.en, line 2)"
+    line = "skipped 2 pairs, empty on both sides (the first: dev.de and dev.en, line 2)"
     dev = write(tmp_path, "dev", [PAIRS[0], (" ", ""), PAIRS[1], ("", "")])
     assert run(["evaluate", str(trained), "--data", *map(str, dev)]) == 0
     scores, said = capsys.readouterr()

@@ -59,7 +59,7 @@ def test_published_vocabularies_fit_their_families(data_folder: Path) -> None:
             "does not fit arch xlnet, whose texts end with the class",
         ),
         ("xlnet", "plm", "bert", "does not fit arch xlnet, whose texts end with the class"),
-        ("bert", "mlm", "xlnet", "is one of XLNet, whose texts end with the class token"),
+        ("bert", "mlm", "xlnet", "is for XLNet, whose texts end with the class token"),
         ("mpnet", "mlm", "bert", "does not fit arch mpnet, whose padding token has the id 1"),
     ],
 )

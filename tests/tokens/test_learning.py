@@ -125,7 +125,7 @@ def test_the_reference_reads_the_folder_too(tmp_path: Path) -> None:
 def test_files_without_words_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text(" \n\n")
-    with pytest.raises(UserError, match=r"a\.txt: no words in there"):
+    with pytest.raises(UserError, match=r"a\.txt: no words in it"):
         learn([path], VocabularySettings(size=60), tmp_path / "out")
     with pytest.raises(UserError, match="no text file given"):
         learn([], VocabularySettings(size=60), tmp_path / "out")

@@ -100,8 +100,8 @@ def test_a_model_is_pre_trained_with_it(tmp_path: Path, kind: Any, arch: Any) ->
 @pytest.mark.parametrize(
     ("content", "kind", "size", "message"),
     [
-        ("\n \n", "bpe", 300, r"a\.txt: no words in there"),
-        ("\n \n", "unigram", 300, r"a\.txt: no words in there"),
+        ("\n \n", "bpe", 300, r"a\.txt: no words in it"),
+        ("\n \n", "unigram", 300, r"a\.txt: no words in it"),
         ("abc", "bpe", 260, "^--size 260: the special tokens and the 256 bytes alone make 261"),
     ],
 )

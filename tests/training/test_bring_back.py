@@ -46,7 +46,7 @@ def test_the_old_run_comes_back(out: Path, flags: dict[str, bool], begun: bool) 
         (out / RECORD).unlink()
     lines: list[str] = []
     bring_back(RunSettings(out=out, **flags), OLD, lines.append)
-    said = f"{out}: the run that was to be overwritten is back: the new one learnt nothing"
+    said = f"{out}: the old run is restored, because the new one saved no checkpoint"
     assert lines == [said]
     assert read_record(out) == OLD
     assert names(out) == {RECORD, MANIFEST, "notes.txt", "later.txt"}

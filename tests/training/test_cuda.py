@@ -211,7 +211,7 @@ def test_a_step_that_does_not_fit_is_done_in_halves() -> None:
         said = learn(work, 1)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert any(line.startswith("out of memory at step 1: it is done again") for line in said)
+    assert any(line.startswith("out of memory at step 1: repeating it") for line in said)
 
 
 def numbers(value: object) -> list[float]:

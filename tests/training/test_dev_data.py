@@ -78,7 +78,7 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
         [_question("is it red")],
         [_question("is it red"), _question(LONG)],
         {"max_length": 16},
-        "line 2: the question has 11 tokens; of max_length 16 it may take 7",
+        "line 2: the question has 11 tokens; with max_length 16 it may have at most 7",
     ),
     "classify": (
         [{"text": "red", "label": at} for at in range(2)],

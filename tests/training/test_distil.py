@@ -187,7 +187,7 @@ def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None
 def test_words_in_any_order_are_not_learnt_from_a_teacher(tmp_path: Path) -> None:
     """They are read in several calls, each with what was remembered of the last."""
     options = _pretrained("xlnet", "plm", tmp_path)
-    with pytest.raises(UserError, match=r"^teacher: train pretrain with these"):
+    with pytest.raises(UserError, match=r"^teacher: train pretrain cannot learn from"):
         heedful.train("pretrain", out=tmp_path / "run", steps=2, **options)
     assert not (tmp_path / "run").exists()
 
@@ -454,15 +454,15 @@ def test_a_tagger_of_another_program_teaches_by_its_answers(tmp_path: Path) -> N
     [
         ({"temperature": 2.0}, "temperature is for learning from a run: give teacher too"),
         ({"teacher": "regress"}, "is a run of train regress; train classify learns from"),
-        ({"teacher": "many"}, "learnt with multi_label True; this run has False"),
-        ({"teacher": "pair"}, "learnt with pairs True; this run has False"),
+        ({"teacher": "many"}, "was trained with multi_label True; this run has False"),
+        ({"teacher": "pair"}, "was trained with pairs True; this run has False"),
         ({"teacher": "body"}, "not a heedful run"),
         ({"teacher": "classify", "model": "minilm-like"}, "has another tokenizer than model"),
         ({"teacher": "classify", "labels": "food,animal,place"}, "labels animal,food,place"),
         ({"teacher": "classify", "student_layers": 2}, "the teacher has 2; give 1 to 1"),
         ({"teacher": "classify", "student_layers": 1, "model": "body"}, "give one of them"),
         ({"teacher": "classify", "teacher_weight": 1.5}, "teacher_weight 1.5"),
-        ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "is 16 wide and the"),
+        ({"teacher": "classify", "model": "narrow", "hidden_weight": 1}, "has width 16, the"),
         ({"teacher": "classify", "model": "long"}, "reads 32 tokens at once; give max_length 32"),
     ],
 )

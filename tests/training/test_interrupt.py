@@ -34,7 +34,11 @@ def test_a_second_control_c_interrupts_at_once(monkeypatch: pytest.MonkeyPatch) 
         ("SIGUSR1", True, "SIGUSR1: stopped"),
         ("SIGHUP", False, "SIGHUP: stopped"),
         # A process may have been killed while this one was starting, and knew of no other.
-        ("SIGTERM", True, "SIGTERM: stopped by torchrun, which says below which process ended .*"),
+        (
+            "SIGTERM",
+            True,
+            "SIGTERM: stopped by torchrun, which reports below which process ended .*",
+        ),
     ],
 )
 def test_signals_interrupt_what_comes_before_and_after_the_steps(

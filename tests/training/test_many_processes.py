@@ -288,7 +288,7 @@ def test_texts_attend_without_padding_in_several_processes(work: Path, name: str
 @pytest.mark.parametrize("name", FEWER)
 def test_parts_go_on_with_half_the_processes_and_again(work: Path, name: str) -> None:
     for log, step in (("2.log", 3), ("1.log", 7)):
-        line = f"going on from fewer-{name}/checkpoints/step-{step}\n"
+        line = f"resuming from fewer-{name}/checkpoints/step-{step}\n"
         assert line in (work / log).read_text()
     assert differs(work / "1" / name, work / f"fewer-{name}") < TOLERANCE
 
@@ -342,9 +342,9 @@ def test_the_process_that_was_killed_is_named_once(killed: Killed) -> None:
 def test_four_processes_then_two_then_one_go_on_as_one(work: Path) -> None:
     logs = {count: (work / f"{count}.log").read_text() for count in (1, 2, 4)}
     assert "another process: stopped after step 3 of 10; the same command" in logs[4]
-    assert "going on from fewer/checkpoints/step-3\n" in logs[2]
+    assert "resuming from fewer/checkpoints/step-3\n" in logs[2]
     assert "another process: stopped after step 7 of 10; the same command" in logs[2]
-    assert "going on from fewer/checkpoints/step-7\n" in logs[1]
+    assert "resuming from fewer/checkpoints/step-7\n" in logs[1]
     assert differs(work / "1/classify", work / "fewer") < TOLERANCE
     rows = [read_rows(work / run / runs.METRICS) for run in ("1/classify", "fewer")]
     for once, fewer in zip(*rows, strict=True):

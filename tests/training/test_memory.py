@@ -53,7 +53,7 @@ def test_a_step_without_memory_is_done_again_in_halves() -> None:
     assert learn(work_of(whole, data, batch_tokens=250)) == []
     said = learn(short_of_memory(work_of(halved, data, batch_tokens=250), 150))
     assert len(said) == 1
-    assert said[0].startswith("out of memory at step 1: it is done again, and from now on at most")
+    assert said[0].startswith("out of memory at step 1: repeating it; from now on, at most")
     for (name, one), other in zip(whole.named_parameters(), halved.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10, msg=name)
 
@@ -81,7 +81,7 @@ def test_dropout_draws_from_where_the_step_began() -> None:
     ("splits", "most", "what"),
     [
         (True, 0, "with one item at a time: give a smaller --max-length"),
-        (False, 150, "cannot be computed apart; give a smaller --batch-size"),
+        (False, 150, "cannot be computed separately; give a smaller --batch-size"),
     ],
 )
 def test_what_cannot_be_halved_is_said(splits: bool, most: int, what: str) -> None:
@@ -126,5 +126,5 @@ def test_auto_is_a_choice(
 def test_a_model_that_is_divided_is_not_measured() -> None:
     data = examples(4)
     work = replace(work_of(model(), data), before_backward=lambda last: None)
-    with pytest.raises(UserError, match=r"^--batch-tokens auto measures a model that"):
+    with pytest.raises(UserError, match=r"^--batch-tokens auto works neither with"):
         run._choose_batch_tokens(work, data, FP32, print)  # type: ignore[arg-type]

@@ -104,7 +104,9 @@ def test_processes_that_cannot_meet_are_told(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
     with (
-        pytest.raises(UserError, match=r"WORLD_SIZE is 2, but the processes do not meet: .*RANK"),
+        pytest.raises(
+            UserError, match=r"WORLD_SIZE is 2, but the processes cannot connect: .*RANK"
+        ),
         ranks.together(),
     ):
         pass
@@ -143,7 +145,7 @@ def test_two_processes_know_each_others_rows_and_gradients(rows: list[dict[str, 
 
 
 def test_processes_that_differ_are_refused(rows: list[dict[str, Any]]) -> None:
-    line = "processes 0 and 1 do not start alike: a fact is 0 in one, 1 in the other"
+    line = "processes 0 and 1 started differently: a fact is 0 in one, 1 in the other"
     assert [row["errors"][0] for row in rows] == [line, line]
 
 
@@ -160,7 +162,7 @@ def test_of_facts_that_differ_the_parts_that_do_are_told(monkeypatch: pytest.Mon
     with pytest.raises(UserError) as settings:
         ranks.check_same(two)
     assert str(settings.value) == (
-        "processes 0 and 1 do not start alike: --head-rate is None in one, 0.5 in the other; "
+        "processes 0 and 1 started differently: --head-rate is None in one, 0.5 in the other; "
         "--seed is 0 in one, 1 in the other"
     )
     with pytest.raises(
@@ -194,7 +196,7 @@ def test_of_many_files_the_one_that_differs_is_named(monkeypatch: pytest.MonkeyP
     with pytest.raises(UserError) as raised:
         ranks.check_same(two)
     assert str(raised.value) == (
-        f"processes 0 and 1 do not start alike: '{names[-1]}' of data is "
+        f"processes 0 and 1 started differently: '{names[-1]}' of data is "
         f"'1,234 bytes with SHA-256 {'a' * 16}' in one, "
         f"'1,234 bytes with SHA-256 {'b' * 16}' in the other"
     )
@@ -291,8 +293,10 @@ def test_processes_that_met_but_cannot_reach_each_other_say_what_to_set(
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr(ranks, "watching", lambda _: nullcontext(Meeting(store, store, 1, 2)))
     monkeypatch.setattr(torch.distributed, "init_process_group", refuse)
-    with pytest.raises(UserError, match="cannot reach the others: Connection refused") as raised:
+    with pytest.raises(
+        UserError, match="cannot connect to the others: Connection refused"
+    ) as raised:
         ranks.together().__enter__()
     assert str(raised.value).endswith(
-        "9620; set GLOO_SOCKET_IFNAME on each machine to the network interface that joins them"
+        "9620; set GLOO_SOCKET_IFNAME on each machine to the network interface that connects them"
     )

@@ -160,7 +160,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(
             run(tiny_model, colours, out)
     (steps.folder_of(out, 3) / steps.STATE).unlink()
     assert run(tiny_model, colours, out, resume=True, say=lines.append) == whole
-    assert "no checkpoint is whole: the run begins anew at step 1" in lines
+    assert "no checkpoint is intact: training starts over at step 1" in lines
 
 
 def test_a_checkpoint_whose_weights_have_other_names_is_refused(
@@ -181,7 +181,9 @@ def test_a_checkpoint_whose_weights_have_other_names_is_refused(
         optimizer=checkpoint.optimizer,
         random=checkpoint.random,
     )
-    with pytest.raises(UserError, match=r"step-3: another version of heedful wrote it, .*anew"):
+    with pytest.raises(
+        UserError, match=r"step-3: written by another version of heedful, .*start over"
+    ):
         run(tiny_model, colours, out, resume=True)
 
 
@@ -208,8 +210,8 @@ def test_a_full_disk_is_told_with_the_way_on(
             run(tiny_model, colours, out)
     last = 3 if "step" in what else 12
     assert str(told.value) == (
-        f"{out}: the {what} could not be written: no room; once that is mended, the same command "
-        f"with --resume goes on; the last checkpoint is {steps.folder_of(out, last)}"
+        f"{out}: the {what} could not be written: no room; once that is fixed, the same command "
+        f"with --resume continues; the last checkpoint is {steps.folder_of(out, last)}"
     )
     assert run(tiny_model, colours, out, resume=True)
 
@@ -232,7 +234,9 @@ def test_a_run_that_learns_in_another_order_is_refused(
         (checkpoint / files.MANIFEST).unlink()
         files.write_manifest(checkpoint)
     monkeypatch.setattr("heedful.training.run._alike", lambda *_: known)
-    with pytest.raises(UserError, match=r"step-3: another version .* another order; .*anew"):
+    with pytest.raises(
+        UserError, match=r"step-3: written by another version .* another order; .*over"
+    ):
         run(tiny_model, colours, out, resume=True)
     monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
     run(tiny_model, colours, out, resume=True)

@@ -37,7 +37,7 @@ def test_a_process_that_counts_no_more_is_gone(
     assert gone is not None
     assert gone.speaks
     assert str(gone) == (
-        "process 1 (pid 123, away) is gone: it stands still, or its machine is away; start again"
+        "process 1 (pid 123, away) is gone: it hangs, or its machine is down; start again"
     )
 
 
@@ -94,7 +94,9 @@ def test_a_store_that_does_not_answer_ends_the_work(
     one._stop.set()
     assert gone is not None
     assert gone.speaks
-    assert str(gone) == ("the machine by which the processes meet is away, or cut off; start again")
+    assert str(gone) == (
+        "the machine that the processes meet through is down or unreachable; start again"
+    )
 
 
 def test_who_leaves_does_not_wait_for_a_store_that_does_not_answer(

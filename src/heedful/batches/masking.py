@@ -64,7 +64,7 @@ def mask_rule(
     share: float = 0.15,
     masking: str = "token",
     phrases: Sequence[str] = (),
-    most: int | None,
+    max_predictions: int | None,
 ) -> MaskRule:
     """Build the rule for a tokenizer's vocabulary.
 
@@ -73,7 +73,7 @@ def mask_rule(
         share: see `MaskRule`.
         masking: the unit of masking, one of `MASKINGS`.
         phrases: phrases that count as one word although they contain spaces.
-        most: see `MaskRule`.
+        max_predictions: see `MaskRule`.
 
     Raises:
         UserError: the vocabulary has no mask token, or only special tokens.
@@ -100,7 +100,7 @@ def mask_rule(
         ends=ends,
         phrases=Phrases(phrases, tokenizer) if phrases else None,
         share=share,
-        max_predictions=most,
+        max_predictions=max_predictions,
     )
 
 

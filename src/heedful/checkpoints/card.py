@@ -30,15 +30,15 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     if record.teacher is not None:
         teacher = record.teacher
         data += (
-            f"\n\nIt learnt from a teacher, too: {_escaped(teacher['file'])}, "
+            f"\n\nIt was also trained on the answers of a teacher: {_escaped(teacher['file'])}, "
             f"{teacher['bytes']:,} bytes, SHA-256 {teacher['sha256']}"
         )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     is_image_model = record.goal.get("pictures", False)
     length = record.max_length
-    input_text = f"{length} tokens at once; longer texts are read in windows unless told otherwise."
+    input_text = f"{length} tokens at once; longer texts are read in windows by default."
     if is_image_model:
-        input_text = f"a picture as {length} tokens."
+        input_text = f"an image as {length} tokens."
     run = shell_word(folder.parent.name)
     text = f"""# A heedful run: {record.task}
 

@@ -71,7 +71,7 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
     """
     run = settings.out
     if settings.resume and settings.overwrite:
-        raise UserError("--resume goes on with a run and --overwrite starts anew: give one of them")
+        raise UserError("--resume continues a run and --overwrite starts over: give one of them")
     if run.is_file():
         raise UserError(f"--out {run} is a file; give a folder")
     is_run = (run / runs.RECORD).is_file()
@@ -83,15 +83,15 @@ def check_run(settings: RunSettings, record: RunRecord) -> bool:
         if not is_run and (run / "checkpoints").is_dir():
             raise UserError(
                 f"--out {run} holds the checkpoints of a run, but no {runs.RECORD}, without which "
-                "it cannot go on; choose another folder"
+                "it cannot be resumed; choose another folder"
             )
         if not is_run:
             raise UserError(f"--out {run} holds other files; choose another folder")
         if not settings.resume:
             state = "a finished" if runs.is_finished(run) else "an unfinished"
             raise UserError(
-                f"--out {run} holds {state} run; give --resume to go on with it, "
-                "--overwrite to start anew, or another folder"
+                f"--out {run} holds {state} run; give --resume to continue it, --overwrite to "
+                "start over, or another folder"
             )
         _check_same_run(run, runs.read_record(run), record)
         return not runs.is_finished(run)
@@ -115,7 +115,8 @@ def check_goal(settings: RunSettings, record: RunRecord) -> None:
     for key, now in record.goal.items():
         if before.get(key, now) != now:
             raise UserError(
-                f"{run} learns something else: its {key!r} is {before[key]}, now it would be {now}"
+                f"{run} has another training goal: its {key!r} is {before[key]}, now it would be "
+                f"{now}"
             )
 
 
@@ -203,9 +204,7 @@ def bring_back(settings: RunSettings, record: RunRecord, say: Callable[[str], No
                 forget_old(run)
             elif not (settings.resume and _describes_run(run, record)):
                 _restore(run, old)
-                say(
-                    f"{run}: the run that was to be overwritten is back: the new one learnt nothing"
-                )
+                say(f"{run}: the old run is restored, because the new one saved no checkpoint")
 
 
 def forget_old(run: Path) -> None:
@@ -328,6 +327,6 @@ def _check_same_files(
         data_name((old_names | new_names)[digest]) for digest in old_names.keys() ^ new_names.keys()
     }
     if changed == {IN_MEMORY}:
-        raise UserError(f"{message}: the {IN_MEMORY} has changed; give --overwrite to start anew")
+        raise UserError(f"{message}: the {IN_MEMORY} has changed; give --overwrite to start over")
     names = f": {join_names(sorted(changed))}" if changed else ""
     raise UserError(f"{message}: its files have changed{names}")

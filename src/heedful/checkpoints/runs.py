@@ -110,7 +110,9 @@ def read_record(run: Path) -> RunRecord:
             raise UserError(f"{path}: {key!r} is {raw[key]!r:.40}; the file is damaged")
     for item in (*raw["data"], *(raw["dev"] or ()), *filter(None, [raw["teacher"]])):
         if not isinstance(item, dict) or item.keys() != {"file", "bytes", "sha256"}:
-            raise UserError(f"{path}: {item!r:.40} is no file with its size; the file is damaged")
+            raise UserError(
+                f"{path}: {item!r:.40} is not a file with its size; the file is damaged"
+            )
     for values in (raw["goal"], raw["settings"]):
         if raw["task"] == "pretrain" and "whole_word" in values:
             _rename_masking(values)
@@ -137,7 +139,7 @@ def read_finished(run: Path) -> RunRecord:
     """
     record = read_record(run)
     if not is_finished(run):
-        raise UserError(f"{run}: training has not finished; go on with --resume")
+        raise UserError(f"{run}: training has not finished; continue it with --resume")
     return record
 
 

@@ -85,7 +85,7 @@ def train_and_report(name: str, recipe: "Recipe") -> None:
     from heedful.commands import train as verb
     from heedful.training import ranks
 
-    advice = "the same command with --resume goes on from the last checkpoint"
+    advice = "the same command with --resume continues from the last checkpoint"
     with ranks.together(advice), ranks.naming_the_process():
         outcome = verb.train(name, recipe, say=say)
         if ranks.is_first():

@@ -35,7 +35,7 @@ from heedful.settings import (
 )
 
 Files = Annotated[list[Path] | None, Parameter(negative="")]
-_GOES_ON = "the same command with --resume goes on"
+_CONTINUES = "the same command with --resume continues"
 VOCABULARY, EXPORT = VocabularySettings(), ExportSettings()
 
 
@@ -99,7 +99,7 @@ def evaluate(
         from heedful.predictor import Predictor
         from heedful.training import ranks
 
-    advice = "start all of them again" if predictions is None else _GOES_ON
+    advice = "start all of them again" if predictions is None else _CONTINUES
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             file = output = None
@@ -184,7 +184,7 @@ def predict(
 
     advice = "start all of them again"
     if output.out is not None:
-        advice = _GOES_ON
+        advice = _CONTINUES
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = Predictor.load(run, predicting)

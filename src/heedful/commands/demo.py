@@ -86,9 +86,9 @@ def run_demo(
         fp32 = Predictor.load(out, PredictSettings(precision="fp32"))
         (ticket,) = fp32.task.from_texts(NEW_TICKETS[:1])
         save_picture(explain_record(fp32, ticket, ExplainSettings()), picture)
-        say(f"4. Why, and where it looks, for the first ticket: {picture}")
+        say(f"4. Explanation of the first answer: {picture}")
     except UserError as error:
-        say(f"4. No picture of why, and where it looks: {error}")
+        say(f"4. No explanation of the first answer: {error}")
     run = shell_word(str(out))
     say(f'Next: heedful predict {run} "your own text", or train on your own CSV (--help tells how)')
     return scores

@@ -77,7 +77,7 @@ def evaluate(
             say(f"{output.out} is finished; nothing to do")
             return {}
         if memory.items:
-            say(f"going on after {count_of(memory.items, 'answer')}")
+            say(f"continuing after {count_of(memory.items, 'answer')}")
         if predictions_file is not None and memory.parts is not None:
             predictions_file = replace(predictions_file, overwrite=memory.parts.overwrite)
         with resumable(memory.parts):

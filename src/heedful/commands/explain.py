@@ -53,7 +53,7 @@ def check_out(path: Path, endings: Sequence[str], *, overwrite: bool) -> None:
         UserError: its extension is unknown, its folder does not exist, or the file exists.
     """
     if path.suffix.lower() not in endings:
-        raise UserError(f"--out {path}: the ending says what is written: {', '.join(endings)}")
+        raise UserError(f"--out {path}: the file extension sets the format: {', '.join(endings)}")
     files.check_new_file(path, overwrite=overwrite)
 
 

@@ -100,7 +100,7 @@ def streams_of(
             raise UserError("column options are for --input, not for texts given as arguments")
         return [task.from_texts(texts)]
     if not paths and (sys.stdin is None or sys.stdin.isatty()):  # None: closed
-        raise UserError('no text: give "a text", --input FILE, or pipe one text a line in')
+        raise UserError('no text: give "a text", --input FILE, or pipe in one text per line')
     if (not paths or STDIN in paths) and ranks.size() > 1:
         raise UserError("several processes cannot read standard input: give --input FILE")
     # Each file is opened separately, by its own format, so a missing file fails immediately.

@@ -37,7 +37,7 @@ def check_no_pairs(context: str | None, context_file: Path | None, columns: Colu
     for option, value in options.items():
         if value is not None:
             raise UserError(
-                f"{option} makes pairs, and --against looks up single texts: give one of them"
+                f"{option} makes pairs, but --against searches with single texts: give one of them"
             )
 
 

@@ -97,9 +97,7 @@ def open_parts(
     out = output.out
     assert out is not None
     if output.resume and output.overwrite:
-        raise UserError(
-            "--resume goes on with what was begun and --overwrite starts anew: give one of them"
-        )
+        raise UserError("--resume continues and --overwrite starts over: give one of them")
     with ExitStack() as stack:
         if is_begun(out):
             stack.enter_context(held(out))
@@ -135,8 +133,8 @@ def _parts(
         return begin(parts, facts)
     if not output.resume:
         raise UserError(
-            f"{parts.folder} holds answers of a command that was stopped; give --resume to go on "
-            "with it, --overwrite to start anew, or another name"
+            f"{parts.folder} holds answers of a command that was stopped; give --resume to "
+            "continue it, --overwrite to start over, or another name"
         )
     return go_on(parts, facts, output.shard_size)
 

@@ -87,8 +87,8 @@ class PartialOutput:
         if records != self.shards[number].records:
             before = sum(shard.items for shard in self.shards[:number])
             raise UserError(
-                f"{self.folder} was started on other data: of the items {before + 1:,} to "
-                f"{before + self.shards[number].items:,} some have changed"
+                f"{self.folder} was started on other data: some of the items {before + 1:,} to "
+                f"{before + self.shards[number].items:,} have changed"
             )
 
     def lines(self, number: int) -> Iterator[str]:
@@ -174,7 +174,7 @@ def resumable(parts: PartialOutput | None) -> Iterator[None]:
         kind = UserError if isinstance(stop, OSError) else type(stop)
         raise kind(
             f"{message_of(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command "
-            "with --resume goes on"
+            "with --resume continues"
         ) from None
 
 

@@ -69,7 +69,7 @@ def predict(run: Path, predictor: Predictor, asked: PredictRequest, *, show: Say
         asked = replace(asked, input=files_of(asked.input))
         streams = _input_streams(predictor, asked)
     if "see" not in predictor.task.abilities and any(map(_is_file, asked.texts)):
-        say("a text is the name of a file here: --input FILE answers for what a file holds")
+        say("the name of a file was read as a text: for the texts in the file, give --input FILE")
     check_same(run, predictor, asked.options, asked.files)
     ahead = bool(asked.input) and not any(map(_may_wait, asked.input))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
@@ -121,7 +121,7 @@ def predict_files(
         with ranks.failing_together():
             _skip_finished(records, done, parts)
         if done:
-            say(f"going on after {count_of(done, 'answer')}")
+            say(f"continuing after {count_of(done, 'answer')}")
         with resumable(parts):
             _answer(predictor, asked, records, size, parts)
         with ranks.failing_together():
@@ -245,5 +245,5 @@ def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
     reason = "--long-text decides that"
     if "continue" in predictor.task.abilities:
-        reason = "a text to continue keeps its end"
+        reason = "a text to continue is always cut at its start"
     say(f"{texts} too long and truncated; {reason}")

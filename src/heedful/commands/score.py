@@ -43,7 +43,7 @@ def _check(task: AnyTask) -> None:
         )
     if task.name != "pretrain" and not (isinstance(task, Generate) and not task.pairs):
         raise UserError(
-            f"this is {with_article(task.name)} run; only a pretrain run, or one that goes on with "
+            f"this is {with_article(task.name)} run; only a pretrain run, or one that continues "
             "texts, scores texts"
         )
 

@@ -13,7 +13,7 @@ from heedful.predictor import Predictor
 from heedful.settings import PredictSettings
 from heedful.task import Recipe, Say, Start
 from heedful.tasks import task_named
-from heedful.tasks.objectives.usual import with_objective
+from heedful.tasks.objectives.defaults import with_default_objective
 from heedful.training import ranks, run
 from heedful.training.fit import Outcome
 
@@ -49,7 +49,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
     with ranks.together():
         if not ranks.is_first():
             say = _discard
-        recipe = with_objective(recipe)
+        recipe = with_default_objective(recipe)
         recipe = replace(recipe, run=after_restart(recipe.run, first=ranks.is_first()))
         outcome = run.train(kind, recipe, score=score, retell=generate_targets, say=say)
         if ranks.is_first():

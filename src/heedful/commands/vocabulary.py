@@ -127,4 +127,4 @@ def _lines(files: Sequence[Path], encoding: str) -> Iterator[str]:
             is_blank = is_blank and not line.strip()
             yield line.rstrip("\r\n")
     if is_blank:
-        raise UserError(f"{join_names([source_name(path) for path in files])}: no words in there")
+        raise UserError(f"{join_names([source_name(path) for path in files])}: no words in it")

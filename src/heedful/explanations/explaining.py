@@ -50,7 +50,7 @@ def explain_record(
     """
     subject, answer = subject_of(predictor, record, settings.target, computing)
     subject = replace(subject, check=check)
-    aim = subject.aim
+    explained = subject.target
     maps = () if settings.attention is False else _maps(subject)
     methods = [name for name in settings.method if name != "none"]
     attributions = tuple(METHODS[name](subject, settings.token) for name in methods)
@@ -58,10 +58,10 @@ def explain_record(
         task=predictor.task.name,
         model=predictor.name,
         answer=answer.to_dict(everything=True),
-        sides=(*aim.sides, *(aim.decoder_tokens or ())),
+        sides=(*explained.sides, *(explained.decoder_tokens or ())),
         attention=maps,
         attributions=attributions,
-        notes=tuple(_notes(predictor, answer, aim, maps, attributions)),
+        notes=tuple(_notes(predictor, answer, explained, maps, attributions)),
     )
     return by_words(explanation) if settings.words else explanation
 
@@ -92,7 +92,7 @@ def subject_of(
         model=_separate_modules(predictor.model),
         task=task,
         tokenizer=predictor.tokenizer,
-        aim=task.explanation_target(computed, target, predictor.tokenizer),
+        target=task.explanation_target(computed, target, predictor.tokenizer),
         batch_tokens=predictor.max_batch_tokens(settings),
     )
     return subject, answer
@@ -130,7 +130,7 @@ def _maps(subject: Subject) -> tuple[AttentionMap, ...]:
 def _notes(
     predictor: Predictor,
     answer: Any,
-    aim: ExplanationTarget,
+    target: ExplanationTarget,
     maps: tuple[AttentionMap, ...],
     attributions: tuple[Attribution, ...],
 ) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _notes(
         yield (
             f"The model read {answer.tokens_used:,} of the text's {answer.tokens_total:,} tokens."
         )
-    yield from aim.notes
+    yield from target.notes
     if maps:
         yield ATTENTION_NOTE
     for one in attributions:

@@ -67,8 +67,8 @@ def flow(weights: NDArray[np.floating], token: int) -> NDArray[np.float64]:
     layers, length = len(weights), weights.shape[-1]
     if length > MAX_TOKENS:
         raise UserError(
-            f"flow is computed for at most {MAX_TOKENS} tokens; the text has {length}: "
-            "give --max-length, or take another --method"
+            f"flow is computed for at most {MAX_TOKENS} tokens; the text has {length}: give "
+            "--max-length, or choose another --method"
         )
     capacities = np.floor(shares(weights) * _UNIT).astype(np.int32)
     # Node l * T + t is input token t of layer l. The outputs of the last layer are at l = L.

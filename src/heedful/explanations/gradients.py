@@ -82,15 +82,15 @@ def _completeness(scores: Scores, difference: float, steps: int) -> Completeness
 
 def _baseline(subject: Subject) -> Variant:
     """Return the texts with every token replaced by the placeholder token."""
-    if subject.aim.mask_tokens is not None:
+    if subject.target.mask_tokens is not None:
         return subject.without(subject.scored_tokens())
     examples = tuple(
         replace(
             example, ids=np.where(of_text, subject.placeholder_id, example.ids).astype(np.int32)
         )
-        for example, of_text in zip(subject.aim.examples, subject.scored_tokens(), strict=True)
+        for example, of_text in zip(subject.target.examples, subject.scored_tokens(), strict=True)
     )
-    return Variant(examples=examples, positions=subject.aim.positions)
+    return Variant(examples=examples, positions=subject.target.positions)
 
 
 def _embeddings(subject: Subject, variant: Variant) -> Tensor:
@@ -99,7 +99,7 @@ def _embeddings(subject: Subject, variant: Variant) -> Tensor:
     captured: list[Tensor] = []
     lookup = subject.model.input_vectors()
     with torch.no_grad(), lookup.register_forward_hook(lambda *call: captured.append(call[-1])):
-        subject.aim.outputs(subject.model, batch, positions)
+        subject.target.outputs(subject.model, batch, positions)
     return captured[0]
 
 
@@ -107,8 +107,8 @@ def _run(subject: Subject, vectors: Tensor) -> Tensor:
     """Compute the explained output from embeddings. Shape (K,) for shape (K, E, T, D)."""
     batch, positions = subject.batch([subject.whole] * len(vectors))
     with with_vectors(subject.model, vectors.flatten(0, 1)):
-        outputs = subject.aim.outputs(subject.model, batch, positions)  # (K, C)
-    return outputs[:, subject.aim.output_index]
+        outputs = subject.target.outputs(subject.model, batch, positions)  # (K, C)
+    return outputs[:, subject.target.output_index]
 
 
 @torch.no_grad()
@@ -128,5 +128,5 @@ def _per_token(subject: Subject, products: Tensor) -> Scores:
     """Sum over the embedding dimension. Shape (T,) for each example of shape (E, T, D)."""
     rows = products.sum(-1).cpu().numpy()
     return tuple(
-        row[: len(example.ids)] for row, example in zip(rows, subject.aim.examples, strict=True)
+        row[: len(example.ids)] for row, example in zip(rows, subject.target.examples, strict=True)
     )

@@ -119,7 +119,7 @@ def head_importance(predictor: Predictor, records: Sequence[Any]) -> HeadImporta
     batches = _batches(predictor, records)
     importance = importance_of_heads(
         model,
-        counted(batches, "batches weighed"),
+        counted(batches, "batches measured"),
         lambda batch, masks: (task.loss(partial(model, **masks), batch), task.loss_divisor(batch)),
     )
     ones = {name: torch.ones(shape, device=predictor.device) for name, shape in shapes.items()}

@@ -18,10 +18,10 @@ MAX_BYTES = 5_000_000
 
 KINDS = {
     "encoder": "the encoder, within the text",
-    "decoder": "the decoder, within what it has written",
+    "decoder": "the decoder, within its own output",
     "cross": "the decoder, to the text",
     "alignment": "the decoder, to the text",
-    "rollout": "rollout: the layers put together",
+    "rollout": "rollout: all layers combined",
 }
 """Description of each kind of map."""
 

@@ -30,9 +30,9 @@ def attention_maps(subject: Subject) -> tuple[AttentionMap, ...]:
     outputs: list[Any] = []
     forward = partial(subject.model, **{_option(subject.model): True})
     with subject.model.register_forward_hook(lambda *call: outputs.append(call[-1])):
-        subject.aim.outputs(forward, batch, positions)
+        subject.target.outputs(forward, batch, positions)
     (output,) = outputs
-    sizes = [len(side.tokens) for side in subject.aim.sides]
+    sizes = [len(side.tokens) for side in subject.target.sides]
     maps = []
     for name, layers in _attentions(output).items():
         pruned = _pruned(name, subject.model.config)

@@ -20,8 +20,8 @@ Method: TypeAlias = Callable[[Subject, int | None], Attribution]
 """Maps a subject and the user's chosen token to scores of the input tokens."""
 
 _LENGTH_NOTE = (
-    "This model normalises the vector of each token first, so how long it is changes nothing: the "
-    "scores of gradient-x-input are rounding errors. Take integrated-gradients."
+    "This model first normalises the vector of each token, so its length has no effect: the scores "
+    "of gradient-x-input are rounding errors. Use integrated-gradients."
 )
 
 
@@ -69,10 +69,10 @@ def encoder_maps(subject: Subject) -> list[AttentionMap]:
         UserError: the model generates text, or its encoder has no attention.
     """
     maps = [map_ for map_ in attention_maps(subject) if map_.kind == "encoder"]
-    if subject.aim.decoder_tokens is not None or not maps:
+    if subject.target.decoder_tokens is not None or not maps:
         raise UserError(
-            "rollout and flow go back from the last layer of an encoder, and this model writes "
-            "with a decoder: take --method leave-one-out, gradient-x-input or integrated-gradients"
+            "rollout and flow start from the last layer of an encoder, but this model generates "
+            "with a decoder: give --method leave-one-out, gradient-x-input or integrated-gradients"
         )
     return maps
 
@@ -84,15 +84,15 @@ def chosen_token(subject: Subject, token: int | None) -> int:
         UserError: there is no such token.
     """
     if token is None:
-        return subject.aim.positions[0] if subject.aim.positions else 0
-    num_tokens = min(len(side.tokens) for side in subject.aim.sides)
+        return subject.target.positions[0] if subject.target.positions else 0
+    num_tokens = min(len(side.tokens) for side in subject.target.sides)
     if token >= num_tokens:
-        raise UserError(f"--token {token}: what is read has the tokens 0 to {num_tokens - 1}")
+        raise UserError(f"--token {token}: the input has the tokens 0 to {num_tokens - 1}")
     return token
 
 
 def _token_target(subject: Subject, token: int) -> str:
-    return f"token {token}, {subject.aim.sides[0].display_tokens()[token]!r}, of the last layer"
+    return f"token {token}, {subject.target.sides[0].display_tokens()[token]!r}, of the last layer"
 
 
 def _attribution(
@@ -105,10 +105,10 @@ def _attribution(
     note: str | None = None,
 ) -> Attribution:
     read = [tuple(np.asarray(row, dtype=np.float64).tolist()) for row in scores]
-    generated = [None] * len(subject.aim.decoder_tokens or ())
+    generated = [None] * len(subject.target.decoder_tokens or ())
     return Attribution(
         method=method,
-        target=target or subject.aim.description,
+        target=target or subject.target.description,
         scores=(*read, *generated),
         completeness=completeness,
         note=note,

@@ -15,11 +15,11 @@ def leave_one_out(subject: Subject) -> Scores:
     tokens have the score 0.
     """
     words: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for side_index, side in enumerate(subject.aim.sides):
+    for side_index, side in enumerate(subject.target.sides):
         for index, token in enumerate(side.tokens):
             if token.word is not None:
                 words[side_index, token.word].append(index)
-    scores = tuple(np.zeros(len(side.tokens)) for side in subject.aim.sides)
+    scores = tuple(np.zeros(len(side.tokens)) for side in subject.target.sides)
     variants = [subject.whole]
     for (side_index, _), tokens in words.items():
         dropped = [np.zeros(len(side_scores), dtype=np.bool_) for side_scores in scores]

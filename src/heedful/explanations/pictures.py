@@ -150,7 +150,7 @@ def _maps_to_draw(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
 def _layers(map_: AttentionMap) -> list[tuple[str, NDArray[np.float32]]]:
     """Return a map's layers with their titles. Each of shape (R, C)."""
     if map_.kind == "rollout":
-        return [("rollout, all layers together", map_.weights[-1, 0])]
+        return [("rollout, all layers combined", map_.weights[-1, 0])]
     if map_.kind == "alignment":
         return [("alignment", map_.weights[0, 0])]
     layers = []

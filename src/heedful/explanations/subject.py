@@ -36,7 +36,7 @@ class Subject:
     model: Model
     task: AnyTask
     tokenizer: Any
-    aim: ExplanationTarget
+    target: ExplanationTarget
     batch_tokens: int
     """Maximum tokens per batch."""
     check: Callable[[], None] = lambda: None
@@ -50,7 +50,7 @@ class Subject:
     @property
     def whole(self) -> Variant:
         """The unchanged texts."""
-        return Variant(examples=self.aim.examples, positions=self.aim.positions)
+        return Variant(examples=self.target.examples, positions=self.target.positions)
 
     @property
     def placeholder_id(self) -> int:
@@ -68,14 +68,14 @@ class Subject:
         """Return which tokens of each example belong to a scored word. Each of shape (T,)."""
         return [
             np.array([token.word is not None for token in side.tokens], dtype=np.bool_)
-            for side in self.aim.sides
+            for side in self.target.sides
         ]
 
     def at_output(self, example: int) -> NDArray[np.bool_]:
         """Return which tokens of an example are at output positions. Shape (T,)."""
-        anchored = np.zeros(len(self.aim.examples[example].ids), dtype=np.bool_)
+        anchored = np.zeros(len(self.target.examples[example].ids), dtype=np.bool_)
         if example == 0:
-            anchored[list(self.aim.positions)] = True
+            anchored[list(self.target.positions)] = True
         return anchored
 
     def without(self, dropped: Sequence[NDArray[np.bool_]]) -> Variant:
@@ -84,12 +84,12 @@ class Subject:
         Args:
             dropped: for each example, True for the tokens to remove. Each of shape (T,).
         """
-        examples, positions = [], self.aim.positions
-        if self.aim.mask_tokens is not None:
-            pairs = zip(self.aim.examples, dropped, strict=True)
-            covered = tuple(self.aim.mask_tokens(example, removed) for example, removed in pairs)
+        examples, positions = [], self.target.positions
+        if self.target.mask_tokens is not None:
+            pairs = zip(self.target.examples, dropped, strict=True)
+            covered = tuple(self.target.mask_tokens(example, removed) for example, removed in pairs)
             return Variant(examples=covered, positions=positions)
-        for index, (example, removed) in enumerate(zip(self.aim.examples, dropped, strict=True)):
+        for index, (example, removed) in enumerate(zip(self.target.examples, dropped, strict=True)):
             anchored = self.at_output(index)
             kept = ~removed | anchored
             ids = np.where(removed & anchored, self.placeholder_id, example.ids)[kept].astype(
@@ -116,12 +116,12 @@ class Subject:
         rows = []
         for chunk in in_chunks(variants, self.batch_size()):
             batch, positions = self.batch(chunk)
-            rows.append(self.aim.outputs(self.model, batch, positions).double().cpu())
+            rows.append(self.target.outputs(self.model, batch, positions).double().cpu())
         return torch.cat(rows)
 
     def scores(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
         """Compute the explained output of each variant. Shape (N,)."""
-        scores: NDArray[np.float64] = self.outputs(variants)[:, self.aim.output_index].numpy()
+        scores: NDArray[np.float64] = self.outputs(variants)[:, self.target.output_index].numpy()
         return scores
 
     def probabilities(self, variants: Sequence[Variant]) -> NDArray[np.float64]:
@@ -134,13 +134,13 @@ class Subject:
             "none": lambda logits: logits,
         }
         probabilities: NDArray[np.float64]
-        probabilities = links[self.aim.link](outputs)[:, self.aim.output_index].numpy()
+        probabilities = links[self.target.link](outputs)[:, self.target.output_index].numpy()
         return probabilities
 
     def batch_size(self) -> int:
         """Return the number of variants per batch."""
-        longest = max(len(example.ids) for example in self.aim.examples)
-        return max(1, self.batch_tokens // (longest * len(self.aim.examples)))
+        longest = max(len(example.ids) for example in self.target.examples)
+        return max(1, self.batch_tokens // (longest * len(self.target.examples)))
 
 
 def in_chunks(variants: Sequence[Variant], size: int) -> Iterator[Sequence[Variant]]:

@@ -89,9 +89,9 @@ def heads_table(importance: HeadImportance) -> Group:
         shares.add_row(f"{row.share:.0%}", str(row.heads), f"{row.score:.4f}")
     kept = f"within {TOLERANCE:.0%} of the score of all heads, {importance.score:.4f}"
     advice = (
-        f"--prune {importance.prune:g} stays {kept}"
+        f"with --prune {importance.prune:g}, the score stays {kept}"
         if importance.prune
-        else f"no share of the heads can go and stay {kept}"
+        else f"no share of the heads can be pruned with a score {kept}"
     )
-    line = Text(f"{importance.items:,} items: {advice}; before training goes on")
+    line = Text(f"{importance.items:,} items: {advice}; before any further training")
     return Group(table, Text(), shares, Text(), line)

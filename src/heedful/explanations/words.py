@@ -18,7 +18,7 @@ from heedful.errors import UserError
 from heedful.explanations.explanation import AttentionMap, Attribution, Explanation, Side, Token
 
 NOTE = (
-    "The tokens of a word stand together: the score of a word is the sum of theirs, and so is the "
+    "The tokens of a word are merged: the score of a word is the sum of theirs, and so is the "
     "attention to it; the attention from it is the mean of theirs."
 )
 
@@ -32,7 +32,7 @@ def by_words(explanation: Explanation) -> Explanation:
         UserError: the explanation is of an image, or the segmenter is not installed.
     """
     if any(side.picture is not None for side in explanation.sides):
-        raise UserError("--words has no effect on pictures, which have none")
+        raise UserError("--words has no effect on images, which have none")
     starts = [_starts(side) for side in explanation.sides]
     return replace(
         explanation,

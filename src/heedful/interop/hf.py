@@ -138,8 +138,8 @@ def _compare_pixels(source: Source, folder: Path, transformers: Any) -> None:
     ref = processor(pixels, return_tensors="np", input_data_format="channels_last")["pixel_values"]
     if ours.shape != ref.shape or np.abs(ours - ref).max() > TOLERANCE:
         raise UserError(
-            f"{source.folder}: transformers makes other pixel values from an image than heedful; "
-            "nothing was written"
+            f"{source.folder}: transformers computes different pixel values from an image than "
+            "heedful; nothing was written"
         )
 
 
@@ -170,7 +170,8 @@ def _refuse(source: Source) -> None:
     if isinstance(tokenizer, BertTokenizer) and tokenizer.never_split:
         raise UserError(
             f"{source.folder}: its tokenizer keeps words whole (never_split), which the fast "
-            "tokenizers of transformers cannot; --format onnx leaves texts to heedful's tokenizer"
+            "tokenizers of transformers cannot; with --format onnx, heedful's tokenizer still does "
+            "that"
         )
 
 

@@ -74,8 +74,8 @@ def write_translator(source: Source, folder: Path) -> None:
     if config.vocab_size != config.decoder_vocab_size:
         raise UserError(
             f"this model's vocabularies have {config.vocab_size} and {config.decoder_vocab_size} "
-            "pieces, and those of a Marian model are of one size; train with a size that both "
-            "fill, or use --format onnx"
+            "pieces, but a Marian model needs two of the same size; train with a size that both "
+            "reach, or use --format onnx"
         )
     if config.normalize_before and not tokenizer.joint:
         raise UserError(

@@ -43,7 +43,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     if isinstance(source.model, RnnSearch):
         raise UserError(
             f"{source.folder}: a recurrent network, whose loops OpenVINO's converter does not "
-            "take; use --format onnx"
+            "support; use --format onnx"
         )
     write_graphs(source, folder)
     for path in sorted(folder.glob("*.onnx")):

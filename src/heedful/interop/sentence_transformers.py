@@ -129,8 +129,8 @@ def read_layout(folder: Path) -> SentenceLayout:
         given = sizes.get(key)
         if given and not (isinstance(given, dict) and given.keys() <= {"trust_remote_code"}):
             raise UserError(
-                f"{sizes_path}: {key} is {given!r}, which is not done here; write it into the "
-                "files of the tokenizer or the model and set it to null"
+                f"{sizes_path}: {key} is {given!r}, which heedful does not support; write it "
+                "into the files of the tokenizer or the model and set it to null"
             )
     _check_texts(folder, sizes_path if sizes.get("do_lower_case") else None)
     return SentenceLayout(
@@ -183,8 +183,8 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
         upper, lower = load_encoder_tokenizer(folder).encode_batch([_LETTERS.upper(), _LETTERS])
         if upper != lower:
             raise UserError(
-                f"{lowers}: do_lower_case is true, but the tokenizer does not lower-case "
-                "texts, and nothing else does so here; give lower-cased texts and set it to false"
+                f"{lowers}: do_lower_case is true, but the tokenizer does not lower-case texts, "
+                "and heedful does not do so either; give lower-cased texts and set it to false"
             )
     path = folder / _PROMPTS
     values = read_json_or_empty(path)
@@ -192,8 +192,8 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if prompt:
         raise UserError(
-            f"{path}: default_prompt_name {name!r} puts {prompt!r} before each text, which is not "
-            "done here; give texts that begin with it and set it to null"
+            f"{path}: default_prompt_name {name!r} puts {prompt!r} before each text, which heedful "
+            "does not support; give texts that begin with it and set it to null"
         )
 
 
@@ -245,8 +245,8 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     if config.pruned_heads or config.position_embedding_type != "absolute":
         what = "pruned heads" if config.pruned_heads else "relative positions"
         raise UserError(
-            f"{source.folder}: an encoder with {what}, which transformers 5 does not have, and "
-            "sentence-transformers stands on that; use --format onnx"
+            f"{source.folder}: an encoder with {what}, which transformers 5, the basis of "
+            "sentence-transformers, does not have; use --format onnx"
         )
     layout = SentenceLayout(
         pooling=record.goal["pooling"],

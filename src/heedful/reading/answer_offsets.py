@@ -48,8 +48,10 @@ class MisplacedAnswers:
 
     def report(self, fate: str) -> str:
         """Return a message with the number of misplaced answers, their fate and the first one."""
-        unanswered = f"; questions without another: {self._questions:,}" if self._questions else ""
+        unanswered = (
+            f"; questions without any other answer: {self._questions:,}" if self._questions else ""
+        )
         return (
-            f"{self.misplaced:,} of {self._answers:,} answers are not where the file says, and are "
-            f"{fate}{unanswered}; the first: {self._first}"
+            f"{self.misplaced:,} of {self._answers:,} answers are not at their stated offsets, and "
+            f"are {fate}{unanswered}; the first: {self._first}"
         )

@@ -285,6 +285,6 @@ class _Tags:
         else:
             line, what = first + fault, f"{texts[fault]!r} cannot follow {texts[fault - 1]!r}"
         return UserError(
-            f"{self._source}, line {line}: tag {what} in {self._scheme}, "
-            f"the scheme that line {self._shown_by} shows"
+            f"{self._source}, line {line}: tag {what} in {self._scheme}, the scheme of line "
+            f"{self._shown_by}"
         )

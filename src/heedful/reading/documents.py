@@ -58,7 +58,7 @@ def read_documents(
     for path in paths:
         if extension_of(path) in _TABLES:
             what = IN_MEMORY if data_name(path) == IN_MEMORY else "a table, by its name"
-            raise UserError(f"{path}: {what}; running text is read from files of plain text")
+            raise UserError(f"{path}: {what}; running text must be in plain text files")
     return read_files(
         paths, partial(_read, blank_lines=_BLANK_LINES[layout], encoding=encoding), "text"
     )
@@ -85,7 +85,7 @@ def _read(path: Path, blank_lines: float, encoding: str) -> Iterator[Document]:
         if num_characters > MAX_CHARACTERS:
             raise UserError(
                 f"{source}, line {number}: the document that begins on line {start} has more than "
-                f"{MAX_CHARACTERS:,} characters; --documents says what ends one: "
+                f"{MAX_CHARACTERS:,} characters; choose what ends one with --documents: "
                 f"{', '.join(_BLANK_LINES)}"
             )
     if lines:

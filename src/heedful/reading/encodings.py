@@ -33,6 +33,6 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
     if not count:
         return None
     return (
-        f"the training data holds {count:,} U+FFFD, each in the place of a character that was lost "
-        f"before; the first: {first}"
+        f"the training data has {count:,} U+FFFD, each in place of a character that was lost "
+        f"earlier; the first: {first}"
     )

@@ -54,7 +54,7 @@ def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]
             for a folder without images, or a file next to the class folders.
     """
     if not paths:
-        raise UserError("no folder of pictures given")
+        raise UserError("no folder of images given")
     for path in paths:
         _check(path, labelled)
     return (picture for path in paths for picture in _read(path, labelled))
@@ -79,7 +79,7 @@ def _check(path: Path, labelled: bool) -> None:
     if path.exists():
         if not labelled:
             return
-        raise UserError(f"{path}: a file; give a folder with a folder of pictures for each class")
+        raise UserError(f"{path}: a file; give a folder with a folder of images for each class")
     siblings = [x.name for x in path.parent.iterdir()] if path.parent.is_dir() else []
     raise UserError(f"{path}: no such folder{did_you_mean(path.name, siblings)}")
 
@@ -94,13 +94,11 @@ def _read(path: Path, labelled: bool) -> Iterator[Picture]:
         if not folder.is_dir():
             raise UserError(f"{folder}: a file; {path} must hold only a folder for each class")
     if not classes:
-        raise UserError(
-            f"{path}: holds no folder; give one with a folder of pictures for each class"
-        )
+        raise UserError(f"{path}: no folder in it; give one with a folder of images for each class")
     for folder in classes:
         pictures = list(_files(folder))
         if not pictures:
-            raise UserError(f"{folder}: holds no pictures")
+            raise UserError(f"{folder}: no images in it")
         for file in pictures:
             yield Picture(content=file, source=str(file), labels=(folder.name,))
 

@@ -152,7 +152,8 @@ def fingerprint(paths: Sequence[Path], *, folders: bool = False) -> list[Fingerp
             continue
         if path.is_dir():
             raise UserError(
-                f"{path}: a folder; give a file (classify sorts pictures with --format images)"
+                f"{path}: a folder; give a file (classify reads folders of images with --format "
+                "images)"
             )
         check_file(path)
         if not path.is_file():

@@ -192,7 +192,7 @@ def _answer(
         raise UserError(f"{where}: empty answer; a question without one has an empty list")
     if start < 0 or not context.startswith(text, start):
         first = context.find(text)
-        hint = "it is nowhere in it" if first < 0 else f"it is at {first}"
+        hint = "it does not occur there" if first < 0 else f"it occurs at {first}"
         misplaced.append(f"the answer {text!r} is not at {start} of the context; {hint}")
         return GoldAnswer(text=text, start=None)
     return GoldAnswer(text=text, start=start)

@@ -65,7 +65,7 @@ def curves(training: Training) -> list[Chart]:
     result = []
     loss = _values(training, "loss")
     if loss:
-        result.append(_smooth("Loss of the training data", "loss", loss))
+        result.append(_smooth("Training loss", "loss", loss))
     result += _dev_charts(training.dev)
     for name, title in (("learning_rate", "Learning rate"), ("tokens_per_second", "Tokens/s")):
         if points := _values(training, name):
@@ -93,11 +93,11 @@ def _dev_charts(dev: dict[int, dict[str, float]]) -> list[Chart]:
             Series(name=name, points=points, marked=True)
             for name, points in list(shares.items())[:_MAX_SERIES]
         ]
-        title = "Scores of the development data"
+        title = "Scores on the development data"
         result.append(charts.lines(title, series, x_label="step", y_range=(0, 1)))
     for name in other_scores:
         series = [Series(name=name, points=columns[name], marked=True)]
-        result.append(charts.lines(f"{name} of the development data", series, x_label="step"))
+        result.append(charts.lines(f"{name} on the development data", series, x_label="step"))
     return result
 
 

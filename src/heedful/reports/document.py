@@ -109,11 +109,11 @@ def _facts(
     settings = record.settings
     facts = {
         "task": record.task,
-        "started from": str(settings.get("model") or settings.get("preset") or ""),
-        "learnt from": ", ".join(Path(data_name(str(one["file"]))).name for one in record.data),
+        "initial model": str(settings.get("model") or settings.get("preset") or ""),
+        "training data": ", ".join(Path(data_name(str(one["file"]))).name for one in record.data),
         "steps": f"{max(training.steps, default=0):,}" if training.steps else "",
-        "tokens learnt from": f"{training.tokens:,}" if training.steps else "",
-        "reads at once": f"{record.max_length:,} tokens",
+        "training tokens": f"{training.tokens:,}" if training.steps else "",
+        "maximum length": f"{record.max_length:,} tokens",
         "seed": str(settings.get("seed", "")),
         "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
         "BLEU": scores.get("signatures", {}).get("bleu", ""),
@@ -209,17 +209,17 @@ def _calibration(observation: Observation) -> dict[str, Any] | None:
     calibration.update(*observation.decisions.T)
     bins = calibration.bins()
     points = [(one.confidence, one.accuracy) for one in bins]
-    title = "How often answers of a confidence are right"
+    title = "Accuracy at each confidence"
     chart = charts.lines(
         title,
-        [Series(name="share that is right", points=points, marked=True)],
+        [Series(name="accuracy", points=points, marked=True)],
         x_label="confidence",
         y_range=(0, 1),
         diagonal=True,
     )
     chart = replace(
         chart,
-        head=["confidence", "share that is right", "answers"],
+        head=["confidence", "accuracy", "answers"],
         rows=[[f"{one.confidence:.3f}", f"{one.accuracy:.3f}", f"{one.count:,}"] for one in bins],
     )
     return {"chart": chart, "bins": bins, "error": calibration_error(bins)}
@@ -232,7 +232,7 @@ def _lengths(observation: Observation) -> dict[str, Any]:
     edges = np.arange(total.min(), total.max() + size + 1, size)
     heights, _ = np.histogram(total, bins=edges)
     chart = charts.bars(
-        "How many items have how many tokens",
+        "Number of items by number of tokens",
         edges.tolist(),
         heights.tolist(),
         x_label="tokens",
@@ -258,7 +258,7 @@ def _scatter(observation: Observation) -> Chart | None:
     points = [(truth, answer) for truth, answer in pairs[::step].tolist()]
     series = Series(name="answer", points=sorted(points), marked=True, joined=False)
     return charts.lines(
-        "Each answer over its truth", [series], x_label="truth", diagonal=same_scale
+        "Predictions and true values", [series], x_label="truth", diagonal=same_scale
     )
 
 
@@ -296,9 +296,9 @@ def _lists(observation: Observation, why: Mapping[int, AnswerAttribution]) -> li
     )
     by = f" by {observation.judge.score_name}" if observation.judge.score_name else ""
     lists = [
-        ("Surest errors", observation.surest_errors),
-        ("Least sure answers", observation.least_sure),
-        (f"Furthest from the truth{by}", worst),
+        ("Most confident errors", observation.surest_errors),
+        ("Least confident answers", observation.least_sure),
+        (f"Worst answers{by}", worst),
         ("The first answers", observation.first),
     ]
     return [{"title": title, "parts": _parts(items, why)} for title, items in lists if items]

@@ -46,12 +46,12 @@ class AccessControl:
         """
         host, port = _host_of(headers.get(b"host", b""))
         if not self._allows_host(host):
-            message = "this server does not go by that host name; --allow-host adds names"
+            message = "this server does not accept that host name; add it with --allow-host"
             raise Problem("forbidden", message, status=421)
         origin = headers.get(b"origin")
         if origin is not None and not self._allows_origin(origin, host, port):
             raise Problem(
-                "forbidden", "pages of that origin may not use this server; --cors names more"
+                "forbidden", "pages of that origin may not use this server; allow it with --cors"
             )
         if needs_key and self.key is not None:
             scheme, _, key = headers.get(b"authorization", b"").partition(b" ")

@@ -119,7 +119,7 @@ def _routes(
 
     @app.exception_handler(Exception)
     async def handle_unexpected_error(request: Request, error: Exception) -> Json:
-        return respond(request.scope, Problem("internal", "the server failed; its log says how"))
+        return respond(request.scope, Problem("internal", "the server failed; see its log"))
 
     return app
 

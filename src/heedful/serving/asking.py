@@ -131,15 +131,15 @@ _TYPES = ("str", "int", "float", "bool")
 """pydantic's names of the plain types in a union. Other types are written with brackets."""
 
 _DESCRIPTIONS = {
-    400: "The request is not one that can be answered.",
+    400: "The request is not valid.",
     401: "The API key is missing or wrong.",
     404: "There is no such run.",
     413: "The request is larger than a limit of the server.",
-    415: "The Content-Encoding is none that can be read.",
-    422: "The request is not one that can be answered.",
+    415: "The Content-Encoding is not supported.",
+    422: "The request is not valid.",
     424: "The run cannot answer this.",
     429: "The queue is full; Retry-After says when to try again.",
-    500: "The server failed; its log says how.",
+    500: "The server failed; see its log.",
     503: "The run is not ready yet; Retry-After says when to try again.",
 }
 

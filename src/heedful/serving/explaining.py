@@ -65,7 +65,7 @@ class Explainer:
         check_size([record], self._settings)
         if self._pending >= self._settings.explain_queue:
             retry = max(1, math.ceil(self._pending * self._seconds))
-            message = f"others wait for explanations; try again in {retry} s"
+            message = f"other explanations are pending; try again in {retry} s"
             raise Problem("overloaded", message, retry_after=retry)
         if (exchange := CURRENT_REQUEST.get()) is not None:
             exchange.run = served.name
@@ -106,7 +106,8 @@ class Explainer:
         max_tokens = self._settings.explain_tokens
         if fitted.tokens_total > max_tokens:
             message = (
-                f"the text has {fitted.tokens_total:,} tokens; up to {max_tokens:,} are explained"
+                f"the text has {fitted.tokens_total:,} tokens; at most {max_tokens:,} can be "
+                "explained"
             )
             raise Problem("too many", message)
 

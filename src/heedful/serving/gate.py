@@ -115,9 +115,11 @@ class Gate:
                     if size > max_bytes:
                         raise Problem("too large", f"a body may have at most {max_bytes:,} bytes")
                     if self.load.body_bytes > _MAX_BODIES * max_bytes:
-                        raise Problem("overloaded", "too much is being sent", retry_after=1)
+                        raise Problem(
+                            "overloaded", ("too much data is being sent at once"), retry_after=1
+                        )
         except TimeoutError:
-            message = f"the body did not come within {self.settings.read_timeout:g} s"
+            message = f"the body did not arrive within {self.settings.read_timeout:g} s"
             raise Problem("validation", message, status=408) from None
 
     async def _handle(self, scope: Scope, body: Body, exchange: RequestRecord, send: Send) -> None:

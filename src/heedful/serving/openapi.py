@@ -23,7 +23,7 @@ _KINDS: dict[str, tuple[Kind, str]] = {
     "429": ("overloaded", "the queue is full; try again in 2 s"),
     "503": ("not ready", "tickets is not ready yet"),
 }
-_FAILED: tuple[Kind, str] = ("internal", "the server failed; its log says how")
+_FAILED: tuple[Kind, str] = ("internal", "the server failed; see its log")
 
 Render = Callable[[Problem], tuple[int, Any]]
 

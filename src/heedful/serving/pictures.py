@@ -41,4 +41,4 @@ def _decode(item: Any, number: int) -> bytes:
             return base64.b64decode(encoded.encode("ascii"), validate=True)
         except (binascii.Error, UnicodeEncodeError):
             pass
-    raise Problem("validation", f"picture {number}: expected the bytes of a picture as base64")
+    raise Problem("validation", f"image {number}: expected the bytes of an image in base64")

@@ -43,7 +43,7 @@ class LabelParameters(Body):
     """Parameters of the labels and scores to return."""
 
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = Field(
-        default=None, description="What turns logits into scores; by default what the run learnt."
+        default=None, description="How to turn logits into scores; default: as in training."
     )
     top_k: int | None = Count
 
@@ -105,7 +105,7 @@ def can_classify(served: ServedRun, body: TextClassification) -> bool:
 class ImageClassification(Body):
     """A picture to classify."""
 
-    inputs: str = Field(description="The bytes of a picture, as base64.")
+    inputs: str = Field(description="The bytes of an image, in base64.")
     parameters: LabelParameters | None = None
     options: CallOptions | None = None
 
@@ -126,9 +126,11 @@ class ZeroShotParameters(Body):
 
     candidate_labels: Several[str] = Field(min_length=1, examples=[["food", "animal"]])
     hypothesis_template: str = Field(
-        default="This example is {}.", description="What is said of a label, which stands for {}."
+        default="This example is {}.", description="A sentence about a label, which replaces {}."
     )
-    multi_label: bool = Field(default=False, description="Whether each label stands for itself.")
+    multi_label: bool = Field(
+        default=False, description=("Whether each label is scored independently of the others.")
+    )
 
 
 class ZeroShot(Body):
@@ -155,7 +157,7 @@ async def zero_shot(service: Service, served: ServedRun, body: ZeroShot) -> Any:
     """
     parameters = body.parameters
     if "{}" not in parameters.hypothesis_template:
-        raise Problem("validation", "hypothesis_template: write {} where the label belongs")
+        raise Problem("validation", "hypothesis_template: write {} in place of the label")
     _check_labels(body, service.settings)
     hypotheses = [
         parameters.hypothesis_template.replace("{}", label) for label in parameters.candidate_labels
@@ -207,14 +209,14 @@ class FeatureExtraction(Body):
     """One or several texts to embed."""
 
     inputs: str | Several[str] = Field(examples=["the red cat sleeps"])
-    normalize: bool | None = Field(default=None, description="By default as the run learnt.")
+    normalize: bool | None = Field(default=None, description="Default: as in training.")
     truncate: bool | None = Field(
         default=None,
-        description="Read the start of a text that is too long, or refuse it; by default it is "
-        "read in windows.",
+        description="Whether to truncate a text that is too long or to refuse it; default: read it "
+        "in windows.",
     )
     truncation_direction: Literal["Left", "Right", "left", "right"] | None = None
-    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
+    prompt_name: str | None = Field(default=None, description="Must be null: runs have no prompts.")
     dimensions: int | None = Field(default=None, description="Give only the first dimensions.")
     parameters: dict[str, Any] | None = Field(default=None, max_length=0)
     options: CallOptions | None = None
@@ -225,7 +227,9 @@ async def vectors(service: Service, served: ServedRun, body: FeatureExtraction) 
     if body.prompt_name is not None:
         raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
     if body.truncate and (body.truncation_direction or "").lower() == "left":
-        raise Problem("validation", "truncation_direction Left: only the end can be cut off")
+        raise Problem(
+            "validation", ("truncation_direction Left: texts can only be truncated at the end")
+        )
     options = PredictOptions(raw=body.normalize is False)
     if body.truncate is not None:
         options["long_text"] = "head" if body.truncate else "refuse"
@@ -271,9 +275,11 @@ class QuestionParameters(Body):
     """Parameters of the answers. Settings fixed when the run was trained cannot be changed."""
 
     top_k: int | None = Count
-    max_seq_len: int | None = Field(default=None, ge=8, description="Tokens read at once.")
+    max_seq_len: int | None = Field(
+        default=None, ge=8, description=("Maximum number of tokens per window.")
+    )
     handle_impossible_answer: bool | None = Field(
-        default=None, description="Whether there may be none; by default as the run learnt."
+        default=None, description="Whether there may be no answer; default: as in training."
     )
 
 
@@ -299,7 +305,7 @@ async def answer_question(service: Service, served: ServedRun, body: QuestionAns
     parameters = body.parameters or QuestionParameters()
     assert isinstance(served.task, Answer)
     if parameters.handle_impossible_answer and served.task.no_answer is False:
-        message = "handle_impossible_answer: this run learnt from no question without an answer"
+        message = "handle_impossible_answer: this run was trained without unanswerable questions"
         raise Problem("validation", message)
     top = parameters.top_k or 1
     # One more, since "no answer" may be dropped below.

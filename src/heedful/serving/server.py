@@ -33,8 +33,8 @@ def run(runs: Sequence[str], settings: ServeSettings, say: Say) -> None:
     access = access_control(settings)
     if is_open(settings) and access.key is None:
         say(
-            f"warning: whoever can reach {settings.host} can use this server; "
-            f"--api-key-file or {KEY_VARIABLE} asks them for a key"
+            f"warning: anyone who can reach {settings.host} can use this server; to require a key, "
+            f"set --api-key-file or {KEY_VARIABLE}"
         )
     with _listen(settings) as listener, _restored_signals():
         # No reload is needed while the runs are loading.

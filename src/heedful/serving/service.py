@@ -225,13 +225,13 @@ class Service:
         if (error := task.exception()) is not None:
             reason = str(error) or type(error).__name__
             log("reload failed", {"run": served.name, "reason": reason})
-            return f"{served.name}: goes on as it was, for it cannot be read again: {reason}"
+            return f"{served.name}: unchanged, because it could not be reloaded: {reason}"
         loaded = task.result()
         if loaded is None:
             return f"{served.name}: unchanged"
         served.predictor, served.version = loaded.predictor, loaded.version
         log("reloaded", {"run": served.name})
-        return f"{served.name}: read again"
+        return f"{served.name}: reloaded"
 
     async def _load_if_changed(self, served: ServedRun) -> Loaded | None:
         """Load and warm up the new model of a run. Return None if its folder is unchanged."""

@@ -20,11 +20,11 @@ class TaggingParameters(Body):
 
     aggregation_strategy: Strategy | None = Field(
         default=None,
-        description="none: each piece for itself; simple: neighbours with one tag together; "
-        "first, average, max: words, and entities of them, as `heedful predict` gives them. "
-        "By default first.",
+        description="none: each piece separately; simple: neighbouring pieces with the same tag "
+        "together; first, average, max: words and their entities, as from `heedful "
+        "predict`. Default: first.",
     )
-    ignore_labels: Several[str] = Field(default=["O"], description="What is left out.")
+    ignore_labels: Several[str] = Field(default=["O"], description="Tags to leave out.")
 
 
 class TokenClassification(Body):

@@ -187,7 +187,7 @@ def read(content: bytes, header: str | None, settings: ServeSettings) -> InferRe
         elements, remaining = _elements(tensor, remaining, settings)
         texts[tensor.name] = _shaped(tensor, elements)
     if remaining:
-        raise Problem("validation", f"{len(remaining):,} bytes are left behind the last tensor")
+        raise Problem("validation", f"{len(remaining):,} bytes are left after the last tensor")
     options = dict(body.parameters or {})
     as_bytes = options.pop("binary_data_output", False) is True
     outputs = None

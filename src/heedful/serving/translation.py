@@ -44,11 +44,11 @@ class TranslationParameters(Body):
 
     truncation: Literal["do_not_truncate", "longest_first", "only_first"] | None = Field(
         default=None,
-        description="Refuse a text that is too long, or read its start; by default it is "
-        "translated sentence by sentence.",
+        description="Whether to refuse or truncate a text that is too long; default: translate it "
+        "sentence by sentence.",
     )
     clean_up_tokenization_spaces: Literal[False] | None = Field(
-        default=None, description="Translations need none."
+        default=None, description="Must be false: translations need no cleaning up."
     )
     generate_parameters: GenerateParameters | None = None
 
@@ -85,8 +85,8 @@ async def translate(service: Service, served: ServedRun, body: Translation) -> A
     if num_returned > settings.beam and not settings.sample:
         raise Problem(
             "validation",
-            f"num_return_sequences {num_returned}: a search keeps num_beams {settings.beam} texts; "
-            "give a larger num_beams",
+            f"num_return_sequences {num_returned}: a search with num_beams {settings.beam} finds "
+            f"only {settings.beam} texts; give a larger num_beams",
         )
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     answers = await ask(service, served, texts, **options)

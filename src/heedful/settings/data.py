@@ -81,8 +81,8 @@ class DataSettings:
     prune: float | None = None
     """Share of attention heads to prune from --model, a run of this task: the least important."""
     fresh_pooler: bool = False
-    """Initialize the pooler anew: if it learnt next-sentence prediction from little text, it is a
-    poor start for other tasks."""
+    """Initialize the pooler at random: if it learnt next-sentence prediction from little text, it
+    is a poor start for other tasks."""
 
     def __post_init__(self) -> None:
         """Refuse numbers out of range.
@@ -101,7 +101,8 @@ class DataSettings:
         """
         if self.model != _MODEL:
             raise UserError(
-                f"--preset starts from scratch and --model {self.model} goes on: give one of them"
+                f"--preset is for a model from scratch, and --model {self.model} for another start: "
+                "give one of them"
             )
 
 

@@ -254,7 +254,7 @@ class PretrainSettings:
         if (self.preset is None) != (self.vocabulary is None):
             raise UserError(
                 "--preset starts a model from scratch with the words of --vocabulary: give both, "
-                "or neither to go on from --model"
+                "or neither to continue from --model"
             )
         if self.preset is None and self.arch != "bert":
             raise UserError(f"--arch {self.arch} is for a model from scratch: give --preset too")

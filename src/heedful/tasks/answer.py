@@ -38,7 +38,7 @@ from heedful.scripts import is_unspaced
 from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSettings
 from heedful.task import Forward, Input, LengthLimit, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, span_probabilities
-from heedful.tasks.explanation_targets import spans as aims
+from heedful.tasks.explanation_targets.spans import span as span_target
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import encode_training_records, refuse_columns, start_encoder
 from heedful.tokens import PairLayout, Tokenizer
@@ -154,7 +154,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             self, recipe, start, folder, say, rule="window", records=usable
         )
         if places.misplaced:
-            say(places.report("not learnt"))
+            say(places.report("not used for training"))
         return self, start, store
 
     def warn_about(self, records: Sequence[Question]) -> str | None:
@@ -189,9 +189,9 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
                 refuse(len(question) + len(offsets), budget, fit.long_text)
             if len(offsets) > limit < budget // 2:
                 raise UserError(
-                    f"{record.where}: the question has {len(question)} tokens; of --max-length "
-                    f"{fit.max_length} it may take "
-                    f"{budget - budget // 2}: shorten it, or read more at once"
+                    f"{record.where}: the question has {len(question)} tokens; with --max-length "
+                    f"{fit.max_length} it may have at most {budget - budget // 2}: shorten it, or "
+                    "give a larger --max-length"
                 )
             answer = _answer_tokens(record, offsets) if labelled else None
             starts = self._starts(len(offsets), limit) if fit.long_text == "window" else [0]
@@ -288,7 +288,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
             threshold = self.threshold
         elif self.no_answer is False:
             raise UserError(
-                "--no-answer-threshold: this run learnt from no question without an answer"
+                "--no-answer-threshold: this run was trained without unanswerable questions"
             )
         may_refuse = self.no_answer or settings.no_answer_threshold is not None
         top_spans = best_spans(
@@ -342,7 +342,7 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain a span of the context, or the answer: its start and end logits."""
-        return aims.span(computed, target, tokenizer, _logits)
+        return span_target(computed, target, tokenizer, _logits)
 
     def scores(self) -> "SpanAnswerScores":
         """Return a new, empty accumulator of scores."""
@@ -354,8 +354,8 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        no_answer = ", or says that the text holds no answer" if self.no_answer else ""
-        return f"Answers a question with a slice of the text that is given with it{no_answer}."
+        no_answer = ", or says that the text has no answer" if self.no_answer else ""
+        return f"Answers a question with a span of a given text{no_answer}."
 
 
 def _example(
@@ -400,7 +400,7 @@ def _answer_tokens(record: Question, offsets: NDArray[np.int32]) -> tuple[int, i
 def _check_rule(rule: LongText | None) -> None:
     if rule == "head-tail":
         raise UserError(
-            "--long-text head-tail: leaves a gap, and an answer is one slice; give window or head"
+            "--long-text head-tail leaves a gap, but an answer is one span; give window or head"
         )
 
 

@@ -41,7 +41,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import decisions as aims
+from heedful.tasks.explanation_targets.decisions import choice as choice_target
 from heedful.tasks.judges import decisions as judges
 from heedful.tasks.texts import (
     combine_texts,
@@ -116,8 +116,8 @@ class Choose(Task[Choices, Tensor, Choice]):
         is_flat = 0 < len(single) == len(texts)
         if single and not is_flat:
             raise UserError(
-                f"text {single[0]}: expected a question with its choices, as the others are, "
-                "found a text alone"
+                f"text {single[0]}: expected a question with its choices, like the others, found a "
+                "single text"
             )
         items = [tuple(texts)] if is_flat else [text for text in texts if not isinstance(text, str)]
         records = []
@@ -161,8 +161,8 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Refuse a question with another number of choices; names file and line."""
         if self.choices is not None and len(record.choices) != self.choices:
             raise UserError(
-                f"{record.where}: {len(record.choices)} choices; "
-                f"every question of a run has as many as its first: {self.choices}"
+                f"{record.where}: {len(record.choices)} choices; all questions of a run have the "
+                f"same number, here {self.choices}"
             )
 
     # Training.
@@ -287,7 +287,7 @@ class Choose(Task[Choices, Tensor, Choice]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the logit of a choice, given by text or index; default: the chosen one."""
-        return aims.choice(computed, target, tokenizer, partial(_logits, choices=1))
+        return choice_target(computed, target, tokenizer, partial(_logits, choices=1))
 
     def scores(self) -> Scores[Choice, Choices]:
         """Return a new, empty accumulator of scores."""
@@ -299,7 +299,9 @@ class Choose(Task[Choices, Tensor, Choice]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        trained_on = "" if self.choices is None else f"; it learnt from {self.choices} choices each"
+        trained_on = (
+            "" if self.choices is None else f"; trained on {self.choices} choices per question"
+        )
         return f"Chooses the text that answers a question{trained_on}."
 
 

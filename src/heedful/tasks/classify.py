@@ -39,9 +39,9 @@ from heedful.task import (
 )
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import decisions as aims
+from heedful.tasks.explanation_targets.decisions import label as label_target
 from heedful.tasks.judges import decisions as judges
-from heedful.tasks.modalities import Medium
+from heedful.tasks.modalities import Modality
 from heedful.tasks.modalities.pictures import Pictures, shift_of
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import check_outputs, encode_training_records
@@ -75,14 +75,14 @@ class Classify(Task[Item, Tensor, Prediction]):
     """Maximum random shift of training pictures, as a share of the side length."""
 
     @property
-    def medium(self) -> Medium:
+    def modality(self) -> Modality:
         """The input modality."""
         return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
 
     @property
     def example(self) -> str:
         """Example arguments to ``heedful predict RUN``."""
-        return self.medium.example
+        return self.modality.example
 
     @property
     def abilities(self) -> frozenset[Ability]:
@@ -95,16 +95,16 @@ class Classify(Task[Item, Tensor, Prediction]):
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Item]:
         """Stream the rows of tables, or the pictures of folders."""
-        return self.medium.read(paths, columns, labelled=labelled)
+        return self.modality.read(paths, columns, labelled=labelled)
 
     def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
         """Make records from texts, pairs or pictures."""
-        return self.medium.records(texts, first)
+        return self.modality.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         """A text, two texts, or a picture."""
-        return self.medium.inputs
+        return self.modality.inputs
 
     @classmethod
     def from_training_data(cls, recipe: Recipe) -> Self:
@@ -117,8 +117,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         assert isinstance(options, ClassifySettings)
         pictures, pairs = columns.format == "images", columns.text_pair is not None
         shift = picture_options(options, pictures=pictures)
-        medium = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).medium
-        records = medium.read(recipe.data.train, columns, labelled=True)
+        modality = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).modality
+        records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
         order = options.labels.split(",") if options.labels is not None else None
@@ -153,7 +153,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             )
         for label in labels:
             if label not in self.labels:
-                several = "; --label-separator separates several" if self.multi_label else ""
+                several = "; for several, give --label-separator" if self.multi_label else ""
                 raise UserError(
                     f"{where}: label {label!r} is not one of the model's"
                     f"{did_you_mean(label, self.labels)}: {join_names(self.labels)}{several}"
@@ -169,7 +169,7 @@ class Classify(Task[Item, Tensor, Prediction]):
     def start(self, recipe: Recipe) -> Start:
         """Load a model, with a fresh classification head unless its head has the same labels."""
         kind = f"{'multi' if self.multi_label else 'single'}_label_classification"
-        return self.medium.start(recipe, self.labels, kind)
+        return self.modality.start(recipe, self.labels, kind)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -185,7 +185,7 @@ class Classify(Task[Item, Tensor, Prediction]):
     ) -> Iterator[Fitted[Example]]:
         """Encode each record: one example, or one per window of a long text."""
         labels = self.targets if labelled else None
-        return self.medium.encode(records, tokenizer, fit, labels)
+        return self.modality.encode(records, tokenizer, fit, labels)
 
     def batch(self, examples: Sequence[Example], tokenizer: Any, draw: Draw | None) -> Batch:
         """Collate and pad examples. Targets: ``labels``, shape (B,), or (B, C) if multi-label."""
@@ -194,7 +194,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             targets["labels"] = multi_hot(examples, len(self.labels))
         elif draw is not None:
             targets["labels"] = class_labels(examples)
-        return self.medium.batch(examples, tokenizer, targets, draw)
+        return self.modality.batch(examples, tokenizer, targets, draw)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of the batch."""
@@ -284,7 +284,7 @@ class Classify(Task[Item, Tensor, Prediction]):
     ) -> ExplanationTarget:
         """Explain the logit of the given label, or by default of the most probable one."""
         link: OutputActivation = "sigmoid" if self.multi_label else "softmax"
-        return aims.label(computed, target, tokenizer, self.labels, link, self.medium)
+        return label_target(computed, target, tokenizer, self.labels, link, self.modality)
 
     def scores(self) -> Scores[Prediction, Item]:
         """Return a new, empty accumulator of scores."""
@@ -298,10 +298,10 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        noun = self.inputs[0].name if self.pictures else "text"
+        noun = "image" if self.pictures else "text"
         kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
         number, names = count_of(len(self.labels), "label"), join_names(self.labels)
-        return f"Sorts {self.medium.plural} into {number} ({kind}): {names}."
+        return f"Sorts {self.modality.plural} into {number} ({kind}): {names}."
 
 
 def _count(
@@ -326,7 +326,7 @@ def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
     if pictures:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
-    left_out(options, names, "is for pictures: give --format images too")
+    left_out(options, names, "is for images: give --format images too")
     return 0.0
 
 

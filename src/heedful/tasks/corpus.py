@@ -41,9 +41,11 @@ def check_settings(data: DataSettings) -> None:
     if data.prune is not None:
         raise UserError("--prune is for a run of the same task; prune when fine-tuning")
     if data.fresh_pooler:
-        raise UserError("--fresh-pooler is for fine-tuning what was pre-trained; leave it out")
+        raise UserError("--fresh-pooler is for fine-tuning; leave it out")
     if data.long_text is not None:
-        raise UserError("--long-text: sequences are cut from a text without loss; leave it out")
+        raise UserError(
+            "--long-text has no effect, because pre-training reads all of a text; leave it out"
+        )
 
 
 def check_documents(
@@ -57,9 +59,9 @@ def check_documents(
     documents = len(list(islice(read_documents(paths, layout, encoding), 2)))
     if pairs and documents < 2:
         raise UserError(
-            f"{join_names(paths)}: only one document, and pairs of sentences need a "
-            "second one to draw from; say what ends a document with --documents blank-line, gap, "
-            "file or line, or give --objective mlm"
+            f"{join_names(paths)}: only one document, but sentence pairs need at least two; choose "
+            "what ends a document with --documents blank-line, gap, file or line, or give "
+            "--objective mlm"
         )
 
 
@@ -82,7 +84,7 @@ def phrases_of(
     phrases = marked_phrases(read_documents(paths, layout, encoding))
     if not phrases:
         raise UserError(
-            f"{join_names(paths)}: no phrase is marked; write [[a phrase]], or name a list of "
+            f"{join_names(paths)}: no phrase is marked; write [[a phrase]], or give a list of "
             "phrases with --phrases"
         )
     return tuple(phrases)
@@ -150,7 +152,7 @@ def check_known(documents: Documents, tokenizer: Tokenizer, paths: Sequence[Path
     """
     if unknown_share(documents, tokenizer) == 1:
         raise UserError(
-            f"{join_names(paths)}: the vocabulary knows no word of it; is it of another language?"
+            f"{join_names(paths)}: the vocabulary has none of its words; is it in another language?"
         )
 
 

@@ -41,7 +41,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.answers.vectors import Embedding, join_windows
-from heedful.tasks.explanation_targets import vectors as aims
+from heedful.tasks.explanation_targets.vectors import vectors as vector_target
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.texts import (
     combine_texts,
@@ -92,9 +92,11 @@ class Embed(Task[Record, Tensor, Embedding]):
             UserError: a record is invalid; names the file and line of the first one.
         """
         if columns.label_separator is not None:
-            raise UserError("embed reads one score a pair: leave out --label-separator")
+            raise UserError("embed takes one score per pair: leave out --label-separator")
         if labelled and columns.text_pair is None:
-            raise UserError("embed learns from pairs: name the second text's column (--text-pair)")
+            raise UserError(
+                "embed is trained on pairs: name the column of the second text (--text-pair)"
+            )
         scored = not isinstance(columns.label, Unnamed)
         records = read_table(paths, columns, labelled=labelled and scored)
         return map(_with_both_texts, records) if labelled and not scored else records
@@ -147,7 +149,10 @@ class Embed(Task[Record, Tensor, Embedding]):
         """
         Task.check_files(self, recipe, say)
         if not self.scored and _may_be_scored(recipe):
-            say("the column 'label' is not read; --label label learns its numbers as scores")
+            say(
+                "the column 'label' is ignored; to train on its numbers as scores, give --label "
+                "label"
+            )
         if self.scored:
             return
         for option, data in (("--train", recipe.data.train), ("--dev", recipe.data.dev)):
@@ -334,7 +339,7 @@ class Embed(Task[Record, Tensor, Embedding]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the cosine of a pair, or the norm of a single text's embedding."""
-        return aims.vectors(computed, target, tokenizer, self.vectors)
+        return vector_target(computed, target, tokenizer, self.vectors)
 
     def scores(self) -> "EmbedScores":
         """Return a new, empty accumulator of scores."""
@@ -346,8 +351,8 @@ class Embed(Task[Record, Tensor, Embedding]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        learnt = "scores of how alike texts are" if self.scored else "pairs that belong together"
-        return f"Gives a text a vector ({self.pooling} of its tokens); it learnt from {learnt}."
+        learnt = "similarity scores" if self.scored else "matching pairs"
+        return f"Embeds texts as vectors ({self.pooling} pooling); trained on {learnt}."
 
 
 def _mask(batch: Batch) -> Tensor | None:

@@ -56,7 +56,8 @@ from heedful.task import (
     check_max_length,
 )
 from heedful.tasks.answers.generated import Generation, GenerationScores, best_texts
-from heedful.tasks.explanation_targets import generated as aims
+from heedful.tasks.explanation_targets.generated import answered as answer_target
+from heedful.tasks.explanation_targets.generated import continued as continuation_target
 from heedful.tasks.generation import (
     SEARCH_OPTIONS,
     GenerationOutput,
@@ -111,8 +112,8 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         """
         if columns.text_pair is not None or columns.label_separator is not None:
             raise UserError(
-                "generate reads --text and writes --label: leave out --text-pair and "
-                "--label-separator"
+                "the columns of generate are --text for the source and --label for the target: "
+                "leave out --text-pair and --label-separator"
             )
         is_plain = [extension_of(path) == ".txt" for path in paths]
         if columns.format == "text" or (columns.format is None and any(is_plain)):
@@ -130,7 +131,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             UserError: an item is a pair.
         """
         if not all(isinstance(text, str) for text in texts):
-            raise UserError("generate reads single texts, not pairs")
+            raise UserError("generate takes single texts, not pairs")
         return text_records(texts, first)
 
     @classmethod
@@ -143,7 +144,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         records = cls.read(recipe.data.train, recipe.columns, labelled=True)
         sample = list(islice(records, WARNING_SAMPLE))
         if not sample:
-            raise UserError("the training data holds no text")
+            raise UserError("the training data has no text")
         targets = (label for record in sample for label in record.labels or ())
         has_targets = {record.labels is not None for record in chain(sample, records)}
         return cls(pairs=has_targets.pop(), bleu_tokenize=bleu_tokenizer(targets))
@@ -156,10 +157,10 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         """
         where = record.where
         if (record.labels is not None) != self.pairs:
-            expected = "a text to read and one to write" if self.pairs else "plain text"
+            expected = "a source text and a target text" if self.pairs else "plain text"
             raise UserError(f"{where}: expected {expected}")
         if record.labels is not None and len(record.labels) != 1:
-            raise UserError(f"{where}: {len(record.labels)} texts to write, expected 1")
+            raise UserError(f"{where}: {len(record.labels)} target texts, expected 1")
 
     # Training.
 
@@ -195,8 +196,8 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             or bidirectional_option(data.model, data.revision) is None
         ):
             raise UserError(
-                f"{folder}: no model of {model_type!r} reads one text to write another; name a "
-                "BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
+                f"{folder}: no model of {model_type!r} can generate a target text from a source "
+                "text; give a BERT, RoBERTa, ELECTRA, ERNIE or BigBird, or train on plain text"
             )
         else:
             encoder_decoder = BertEncoderDecoder(
@@ -240,7 +241,9 @@ class Generate(Task[Record, GenerationOutput, Generation]):
                 and may not be cut; names file and line.
         """
         if not self.pairs and not labelled and fit.long_text != "window":
-            raise UserError("--long-text has no effect here: a text to continue keeps its end")
+            raise UserError(
+                "--long-text has no effect here: a text to continue is always cut at its start"
+            )
         limit = fit.max_length - len(_with_special_tokens(tokenizer, ()))
         records, copies = tee(records)
         for record, ids in zip(records, _token_ids(copies, tokenizer), strict=True):
@@ -387,7 +390,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain a word of the generated text, or the whole text."""
-        write = aims.answered if self.pairs else aims.continued
+        write = answer_target if self.pairs else continuation_target
         return write(computed, target, tokenizer)
 
     def scores(self) -> GenerationScores:
@@ -413,7 +416,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
     def model_card(self) -> str:
         """Describe the run for its model card."""
         if self.pairs:
-            return "Reads a text and writes another; trained on pairs of texts."
+            return "Generates a target text from a source text; trained on pairs of texts."
         return "Continues a text, word by word; trained on plain text."
 
 

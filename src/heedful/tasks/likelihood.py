@@ -97,7 +97,7 @@ def likelihoods(
         texts_ids = tokenizer.encode_batch([text for text, _ in chunk])
         for (_, where), ids in zip(chunk, texts_ids, strict=True):
             if not ids:
-                raise UserError(f"{where}: the text has no token, so there is nothing to score")
+                raise UserError(f"{where}: the text has no tokens, so there is nothing to score")
         rows = [row for ids in texts_ids for row in rows_of(ids, tokenizer, max_length)]
         scored: list[Sequence[float]] = [()] * len(rows)
         for indices in plan_pass(

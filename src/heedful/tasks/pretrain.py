@@ -54,7 +54,7 @@ from heedful.tasks.corpus import (
     open_corpus,
     phrases_of,
 )
-from heedful.tasks.objectives import OBJECTIVES, ObjectiveName, hidden
+from heedful.tasks.objectives import OBJECTIVES, ObjectiveName, masked_tokens
 from heedful.tasks.objectives.objective import Objective
 from heedful.tasks.objectives.plm import PermutedWords
 from heedful.tasks.objectives.rtd import GeneratorDiscriminator, ReplacedTokens
@@ -120,17 +120,17 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     @property
     def example(self) -> str:
         """Example arguments to ``heedful predict RUN``."""
-        return self.task_objective.asked.example.replace("[MASK]", self.mask)
+        return self.task_objective.inference.example.replace("[MASK]", self.mask)
 
     @property
     def abilities(self) -> frozenset[Ability]:
         """What this run supports; see `Ability`."""
-        return self.task_objective.asked.abilities
+        return self.task_objective.inference.abilities
 
     @property
     def answer_options(self) -> frozenset[str]:
         """Fields of ``PredictSettings`` that affect its answers."""
-        return self.task_objective.asked.answer_options
+        return self.task_objective.inference.answer_options
 
     # Records.
 
@@ -150,7 +150,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The inputs of the objective."""
-        return self.task_objective.asked.inputs
+        return self.task_objective.inference.inputs
 
     @classmethod
     def from_training_data(cls, recipe: Recipe) -> Self:
@@ -161,7 +161,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """
         data, options = recipe.data, recipe.options
         assert isinstance(options, PretrainSettings)
-        assert options.objective is not None  # see `usual.with_objective`
+        assert options.objective is not None  # see `defaults.with_default_objective`
         check_settings(data)
         if options.stream:
             check_stream(options, recipe.training)
@@ -171,7 +171,10 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             max_length = data.max_length or MAX_LENGTH
             in_range("max_length", max_length, 8, 10**6, what="a whole number of at least 8")
             positions = positions or max_length
-        masks_phrases = options.masking == "entity"
+        phrases: tuple[str, ...] = ()
+        if masks_phrases := options.masking == "entity":
+            encoding = recipe.columns.encoding
+            phrases = phrases_of(data.train, options.documents, options.phrases, encoding)
         return cls(
             preset=options.preset,
             positions=positions,
@@ -184,11 +187,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             sentences=options.sentences,
             generator_size=options.generator_size,
             discriminator_weight=options.discriminator_weight,
-            phrases=phrases_of(
-                data.train, options.documents, options.phrases, recipe.columns.encoding
-            )
-            if masks_phrases
-            else (),
+            phrases=phrases,
             marked=masks_phrases and options.phrases is None,
         )
 
@@ -278,7 +277,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             )
             model = self.task_objective.source.make(options.arch, config)
         if self.task_objective.masks_tokens:
-            mask_rule(tokenizer, most=None)  # refuses one without a mask early
+            mask_rule(tokenizer, max_predictions=None)  # refuses one without a mask early
         length = data.max_length or min(MAX_LENGTH, model.max_positions)
         length = check_max_length(length, model.max_positions)
         return Start(tokenizer=tokenizer, model=model, max_length=length)
@@ -292,17 +291,15 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Tokenize the text; the sequences are cut again for each epoch."""
-        options, tokenizer = recipe.options, start.tokenizer
-        corpus_folder = options.corpus or recipe.run.out / CORPUS
-        corpus = self._corpus(
-            recipe.data.train, tokenizer, corpus_folder, recipe.columns.encoding, options.workers
-        )
+        options, tokenizer, encoding = recipe.options, start.tokenizer, recipe.columns.encoding
+        cache = options.corpus or recipe.run.out / CORPUS
+        corpus = self._corpus(recipe.data.train, tokenizer, cache, encoding, options.workers)
         say(corpus_card(corpus, tokenizer))
         rule = self._rule(tokenizer)
         if rule is not None and (phrases := rule.phrases) is not None:
             num_unknown = len(self.phrases) - phrases.size
             left_out = f"; {num_unknown:,} with unknown tokens are left out" if num_unknown else ""
-            say(f"{phrases.size:,} phrases are masked whole{left_out}")
+            say(f"{phrases.size:,} phrases are masked as a whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)
@@ -311,7 +308,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             write_store(path, counted(examples, "sequences cut"))
             return Store(path)
 
-        if line := self.task_objective.doubt(store_of(0).labels):
+        if line := self.task_objective.warning(store_of(0).labels):
             say(line)
         return self._started(start), start, store_of
 
@@ -356,18 +353,25 @@ class Pretrain(Task[Example | Record, Any, Answer]):
                 size = len(record.ids)
                 yield Fitted(pieces=[record], tokens_total=size, tokens_used=size)
             else:
-                yield self.task_objective.asked.encode(record, tokenizer, fit)
+                yield self.task_objective.inference.encode(record, tokenizer, fit)
 
     def batch(self, examples: Sequence[Example], tokenizer: Tokenizer, draw: Draw | None) -> Batch:
         """Collate and pad examples; with a draw, add the targets of the objective."""
         if draw is None:
-            return self.task_objective.asked.ask(examples, tokenizer)
-        batch = self.task_objective.learn(examples, tokenizer, self._rule(tokenizer), draw)
-        return hidden.from_position(self.first_position, batch)
+            return self.task_objective.inference.batch(examples, tokenizer)
+        batch = self.task_objective.training_batch(examples, tokenizer, self._rule(tokenizer), draw)
+        return masked_tokens.with_first_position(self.first_position, batch)
 
     def _rule(self, tokenizer: Tokenizer) -> MaskRule | None:
-        rule_settings = (self.mask_share, self.masking, self.phrases, self.max_predictions)
-        return _rule(tokenizer, *rule_settings) if self.task_objective.masks_tokens else None
+        if not self.task_objective.masks_tokens:
+            return None
+        return _rule(
+            tokenizer,
+            share=self.mask_share,
+            masking=self.masking,
+            phrases=self.phrases,
+            max_predictions=self.max_predictions,
+        )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed loss of each term of the objective."""
@@ -375,7 +379,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def loss_divisor(self, batch: Batch) -> Tensor:
         """Return the divisor of each summed loss."""
-        return self.task_objective.count(batch)
+        return self.task_objective.loss_divisors(batch)
 
     @property
     def teacher_output(self) -> Literal["scores"] | None:
@@ -385,7 +389,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation losses of token logits, and of pair logits if there are any."""
-        return hidden.lessons(batch)
+        return masked_tokens.distillation_losses(batch)
 
     def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write the objective's additional files next to the model."""
@@ -403,7 +407,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Return the scores of sequences, shape (B, ...), or the outputs for texts."""
         if batch.targets:
             return self.task_objective.score(model, batch)
-        return self.task_objective.asked.answer(model, batch, settings)
+        return self.task_objective.inference.run_model(model, batch, settings)
 
     def decode(
         self,
@@ -415,7 +419,8 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     ) -> Answer:
         """Return the scores of a sequence, or the answer for a text."""
         if not isinstance(record, Example):
-            return self.task_objective.asked.decode(record, fitted, outputs, settings, tokenizer)
+            inference = self.task_objective.inference
+            return inference.decode(record, fitted, outputs, settings, tokenizer)
         text = tokenizer.text_of((record.ids & ~IN_WORD).tolist())
         return self.task_objective.scored(outputs[0].tolist(), text, fitted)
 
@@ -426,7 +431,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain an answer; see the objective."""
-        return self.task_objective.asked.aim(computed, target, tokenizer)
+        return self.task_objective.inference.explanation_target(computed, target, tokenizer)
 
     def scores(self) -> Scores[Answer, Example | Record]:
         """Return a new, empty accumulator of scores."""
@@ -438,11 +443,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        return self.task_objective.card(hidden.MASKED[self.masking]).replace("[MASK]", self.mask)
+        return self.task_objective.model_card(masked_tokens.MASKED[self.masking])
 
 
-@lru_cache(maxsize=2)  # building a rule reads the whole vocabulary
-def _rule(
-    tokenizer: Tokenizer, share: float, masking: str, phrases: tuple[str, ...], limit: int | None
-) -> MaskRule:
-    return mask_rule(tokenizer, share=share, masking=masking, phrases=phrases, most=limit)
+_rule = lru_cache(maxsize=2)(mask_rule)  # building a rule reads the whole vocabulary

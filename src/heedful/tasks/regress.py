@@ -34,7 +34,7 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import decisions as aims
+from heedful.tasks.explanation_targets.decisions import number as number_target
 from heedful.tasks.judges import numbers as judges
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import (
@@ -126,7 +126,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         """
         columns = recipe.columns
         if columns.label_separator is not None:
-            raise UserError("regress learns one number an item: leave out --label-separator")
+            raise UserError("regress takes one number per item: leave out --label-separator")
         records = cls.read(recipe.data.train, columns, labelled=True)
         targets = [target(record) for record in records]
         if min(targets) == max(targets):
@@ -256,7 +256,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the predicted value."""
-        return aims.number(computed, target, tokenizer, Texts(pairs=self.pairs))
+        return number_target(computed, target, tokenizer, Texts(pairs=self.pairs))
 
     def scores(self) -> Scores[Estimate, Record]:
         """Return a new, empty accumulator of scores."""
@@ -269,8 +269,10 @@ class Regress(Task[Record, Tensor, Estimate]):
     def model_card(self) -> str:
         """Describe the run for its model card."""
         has_range = self.lowest is not None
-        learnt = f"; it learnt from {self.lowest:g} to {self.highest:g}" if has_range else ""
-        return f"Gives a text, or a pair of texts, a number{learnt}."
+        learnt = (
+            f"; trained on numbers from {self.lowest:g} to {self.highest:g}" if has_range else ""
+        )
+        return f"Predicts a number for a text or a pair of texts{learnt}."
 
 
 def _count(

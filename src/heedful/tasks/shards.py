@@ -58,7 +58,7 @@ class ShardedText:
         documents = self._tokenize(texts)
         check_known(documents, self.tokenizer, self.shards[:1])
         examples = pack(list(self._sequences(documents, 0, 0, 0)))
-        if line := self.objective.doubt(examples.labels):
+        if line := self.objective.warning(examples.labels):
             say(line)
         if all(compression_of(shard) is None and shard.is_file() for shard in self.shards):
             size = sum(shard.stat().st_size for shard in self.shards)
@@ -111,9 +111,9 @@ class ShardedText:
         for chunk in text_chunks(documents, min_documents=self._least):
             if len(chunk) < self._least:
                 raise UserError(
-                    f"{source_name(shard)}: only one document, and pairs of sentences need a "
-                    "second one of the same shard to draw from; say what ends a document with "
-                    "--documents, or give --objective mlm"
+                    f"{source_name(shard)}: only one document, but sentence pairs need at least "
+                    "two in each shard; choose what ends a document with --documents, or give "
+                    "--objective mlm"
                 )
             yield chunk
 

@@ -55,7 +55,7 @@ from heedful.settings import ColumnSettings, PredictSettings, TagSettings
 from heedful.task import Forward, LengthLimit, Recipe, Say, Scores, Start, StoreOf, Task
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.counting import Counting
-from heedful.tasks.explanation_targets import entities as aims
+from heedful.tasks.explanation_targets.entities import tag as tag_target
 from heedful.tasks.judges import entities as judges
 from heedful.tasks.texts import (
     check_outputs,
@@ -111,8 +111,8 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """
         if columns.text_pair is not None or columns.label_separator is not None:
             raise UserError(
-                "tag reads one text an item, and its entities: leave out --text-pair "
-                "and --label-separator"
+                "tag takes one text with its entities per item: leave out --text-pair and "
+                "--label-separator"
             )
         if not paths:
             raise UserError("no data file given")
@@ -128,7 +128,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             UserError: an item is a pair.
         """
         if not all(isinstance(text, str) for text in texts):
-            raise UserError("tag reads single texts, not pairs")
+            raise UserError("tag takes single texts, not pairs")
         return [
             TaggedText(text=str(text), words=None, entities=None, source="text", line=number)
             for number, text in enumerate(texts, start=first)
@@ -174,7 +174,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             if entity.label not in self.types:
                 raise UserError(
                     f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one "
-                    f"of the model's types of entities{did_you_mean(entity.label, self.types)}: "
+                    f"of the model's entity types{did_you_mean(entity.label, self.types)}: "
                     f"{join_names(self.types)}"
                 )
 
@@ -374,7 +374,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         tokenizer: Tokenizer,
     ) -> ExplanationTarget:
         """Explain the tag of a word, as ``WORD`` or ``WORD=TAG``; default: of the first entity."""
-        return aims.tag(computed, target, tokenizer, self.labels, self.scheme)
+        return tag_target(computed, target, tokenizer, self.labels, self.scheme)
 
     def scores(self) -> Scores[Tagging, TaggedText]:
         """Return a new, empty accumulator of scores."""

@@ -81,9 +81,9 @@ def target(record: Record) -> float:
         value = math.nan
     if not abs(value) <= MAX_TARGET:  # also true for NaN
         found = join_names([repr(label) for label in labels]) or "nothing"
-        limit = "" if math.isnan(value) else f"; it may be up to {MAX_TARGET:g}, above or below 0"
+        limit = "" if math.isnan(value) else f"; its absolute value may be at most {MAX_TARGET:g}"
         if len(labels) == 1 and _COMMA.fullmatch(labels[0]):
-            limit = "; decimals stand behind a point, as in 0.5"
+            limit = "; write a decimal point, as in 0.5"
         raise UserError(f"{record.where}: expected a number, found {found}{limit}")
     return value
 
@@ -110,7 +110,9 @@ def checked_items(items: Any) -> Iterator[Any]:
     """
     type_name = type(items).__name__
     if isinstance(items, str | bytes | os.PathLike):
-        raise UserError("predict takes a list, found a single item; model('a text') answers for it")
+        raise UserError(
+            "predict takes a list, found a single item; for one item, call model('a text')"
+        )
     if isinstance(items, Mapping) or hasattr(items, "columns"):  # pandas, pyarrow, polars, ...
         raise UserError(
             f"expected a text, or a list of them, found a {type_name}; give the column of texts: "
@@ -148,7 +150,7 @@ def _several(item: Any, where: str) -> Any:
     texts = tuple(item)
     for text in texts:
         if not isinstance(text, str):
-            raise UserError(f"{where}: expected texts alone in it, found {kind_of(text)}")
+            raise UserError(f"{where}: expected only texts in it, found {kind_of(text)}")
     return texts
 
 
@@ -241,7 +243,7 @@ def _text(record: Record, pairs: bool | None) -> Text:
     if pairs is not None and (record.text_pair is not None) != pairs:
         expected = "a pair" if pairs else "a single text"
         second = ": --text-pair names the second text, or give --context" if pairs else ""
-        raise UserError(f"{record.where}: expected {expected}, as the run learnt from{second}")
+        raise UserError(f"{record.where}: expected {expected}, as in training{second}")
     return record.text if record.text_pair is None else (record.text, record.text_pair)
 
 
@@ -353,8 +355,8 @@ def encode_training_records(
     if texts:
         say(
             f"{'1 text is' if texts == 1 else f'{texts:,} texts are'} longer than "
-            f"{start.max_length} tokens: {tokens:,} tokens are not learnt from; --long-text and "
-            "--max-length decide that"
+            f"{start.max_length} tokens: {tokens:,} tokens are not used for training; see "
+            "--long-text and --max-length"
         )
     store = Store(folder / "train.arrow")
     return lambda epoch: store

@@ -58,7 +58,7 @@ from heedful.task import (
 from heedful.tasks import translator
 from heedful.tasks.answers.generated import best_texts
 from heedful.tasks.answers.translations import Translation, TranslationScores, align_words
-from heedful.tasks.explanation_targets import generated as aims
+from heedful.tasks.explanation_targets.generated import translated as translation_target
 from heedful.tasks.generation import SEARCH_OPTIONS, GenerationOutput
 from heedful.tasks.judges import texts as judges
 from heedful.tasks.texts import text_records
@@ -133,7 +133,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         records = _counted_pairs(recipe, "read")
         sample = list(islice(records, _SAMPLE))
         if not sample:
-            raise UserError("the training data holds no pair of texts")
+            raise UserError("the training data has no pair of texts")
         for _ in records:  # find errors in the rest of the files before training
             pass
         return cls(
@@ -153,7 +153,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
                 count, first = count + 1, first or record.where
         if count:
             pairs = count_of(count, "pair")
-            say(f"{pairs} passed over, empty on both sides (the first: {first})")
+            say(f"skipped {pairs}, empty on both sides (the first: {first})")
 
     def check(self, record: Record) -> None:
         """Refuse a pair with an empty side, which cannot be scored.
@@ -164,16 +164,16 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         for text, side in ((record.text, "text"), (record.text_pair, "translation")):
             if text is None or not text.strip():
                 raise UserError(
-                    f"{record.where}: the {side} is empty; to score a run, "
-                    "each text needs its translation"
+                    f"{record.where}: the {side} is empty; for evaluation, each text needs its "
+                    "translation"
                 )
 
     def warn_about(self, records: Sequence[Record]) -> str | None:
         """Return a warning if texts and translations look swapped, else None."""
         if sides_look_swapped(records, self.source_letters, self.target_letters):
             return (
-                "by their letters, the texts look like what this run writes and their translations "
-                "like what it reads: are the files, or the columns, swapped?"
+                "by their letters, the texts look like the target language, and their translations "
+                "like the source language: are the files, or the columns, swapped?"
             )
         return None
 
@@ -377,7 +377,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         tokenizer: TranslationTokenizer,
     ) -> ExplanationTarget:
         """Explain a word of the translation, or the whole translation."""
-        return aims.translated(computed, target, tokenizer)
+        return translation_target(computed, target, tokenizer)
 
     def scores(self) -> TranslationScores:
         """Return a new, empty accumulator of scores."""
@@ -411,12 +411,12 @@ def _check_options(recipe: Recipe) -> None:
         raise _checkpointing_error()
     if recipe.data.model is None:
         if recipe.data.prune is not None:
-            raise UserError("--prune takes heads out of a trained run: give --model too")
+            raise UserError("--prune removes heads from a trained run: give --model too")
         if recipe.data.revision is not None:
-            raise UserError("--revision is of a model from a hub: give --model too")
+            raise UserError("--revision is for a model from a hub: give --model too")
         return
     options = [field.name for field in fields(TranslateSettings) if field.name != "max_ratio"]
-    left_out(recipe.options, options, "is for a model from scratch: leave out it or --model")
+    left_out(recipe.options, options, "is for a model from scratch: leave out either it or --model")
 
 
 def _checkpointing_error() -> UserError:

@@ -121,9 +121,9 @@ def _search(
     longest_prefix = max(map(len, prefixes or []), default=0)
     if longest_prefix >= options.max_new_tokens:
         raise UserError(
-            f"--prefix has {count_of(longest_prefix, 'token')}, and at most "
-            f"{options.max_new_tokens:,} are written, the ending one included: give a shorter one, "
-            "or a larger --max-new-tokens"
+            f"--prefix has {count_of(longest_prefix, 'token')}, but at most "
+            f"{options.max_new_tokens:,} are generated, including the end token: give a shorter "
+            "one, or a larger --max-new-tokens"
         )
     return model.generate(
         batch.inputs["input_ids"],

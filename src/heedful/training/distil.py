@@ -199,8 +199,8 @@ def distillation(
     tokenizer = load_reader(settings.teacher)
     if tokenizer.identity() != start.tokenizer.identity():
         raise UserError(
-            f"{where} has another tokenizer than --model: both must make the same of "
-            "what they read; --student-layers starts from the teacher"
+            f"{where} has another tokenizer than --model, but both must produce the same tokens; "
+            "--student-layers starts from the teacher"
         )
     teacher = load_model(settings.teacher, head=record.head)
     objective = Distillation(
@@ -225,7 +225,9 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
     if settings.teacher is None:
         return
     if task.teacher_output is None:
-        raise UserError(f"--teacher: train {task.name} with these options learns nothing from one")
+        raise UserError(
+            f"--teacher: train {task.name} cannot learn from a teacher with these options"
+        )
     if task.teacher_output == "texts":
         why = "is for scores; this teacher writes texts"
         left_out(settings, ("temperature", "hidden_weight"), why)
@@ -242,10 +244,12 @@ def _check_goal(where: str, task: AnyTask, record: RunRecord) -> None:
             continue
         if teacher_value == "any":  # a tagger trained by another program
             raise UserError(
-                f"{where} does not say what its tags mean; learn from its answers instead: those "
-                "of heedful predict --plain are training data"
+                f"{where} does not say what its tags mean; train on its answers instead, as "
+                "heedful predict --plain writes them"
             )
-        raise UserError(f"{where} learnt with {name} {teacher_value}; this run has {student_value}")
+        raise UserError(
+            f"{where} was trained with {name} {teacher_value}; this run has {student_value}"
+        )
 
 
 def _check_models(where: str, lesson: Distillation, start: Start) -> None:
@@ -270,8 +274,8 @@ def _check_models(where: str, lesson: Distillation, start: Start) -> None:
     if teacher_width != width and (lesson.hidden_weight or lesson.task.name == "embed"):
         compared = "hidden states" if lesson.hidden_weight else "vectors"
         raise UserError(
-            f"{where} is {teacher_width} wide and the student {width}: "
-            f"{compared} of two widths cannot be compared"
+            f"{where} has width {teacher_width}, the student {width}: {compared} of different "
+            "widths cannot be compared"
         )
 
 
@@ -322,8 +326,8 @@ def student_of(recipe: Recipe, say: Say) -> Iterator[Recipe]:
     assert settings.teacher is not None
     if recipe.data.model not in (None, type(recipe.data).__dataclass_fields__["model"].default):
         raise UserError(
-            f"--student-layers starts from --teacher, --model {recipe.data.model} from another: "
-            "give one of them"
+            f"--student-layers starts from --teacher, --model {recipe.data.model} from another "
+            "model: give one of them"
         )
     for item in fields(recipe.options):
         if item.name in _FROM_SCRATCH and getattr(recipe.options, item.name) != item.default:

@@ -132,7 +132,7 @@ def fit(run: Run) -> Outcome:
                 latest, state = _evaluate(run, state, position.step, log)
                 scores = latest if state.best_step == position.step else scores
                 if _out_of_patience(run, state):
-                    last, stopped = True, f"no gain in {settings.patience} evaluations"
+                    last, stopped = True, f"no improvement in {settings.patience} evaluations"
             state = _state_at(run, state, position)
             if last or stop_requested or _is_worth_keeping(run, state):
                 _save(run, state)
@@ -153,8 +153,8 @@ def fit(run: Run) -> Outcome:
 
 def _stopped(run: Run, signal_name: str | None, step: int) -> Stopped:
     return Stopped(
-        f"{signal_name or 'another process'}: stopped after step {step} of {run.total_steps}; "
-        "the same command with --resume goes on from there"
+        f"{signal_name or 'another process'}: stopped after step {step} of {run.total_steps}; the "
+        "same command with --resume continues from there"
     )
 
 
@@ -175,24 +175,25 @@ def _resume_or_start(run: Run) -> steps.TrainingState:
         run.say(line)
     # Checkpoints after the step to resume from are damaged and will be written again.
     last_step = checkpoint.state.step if checkpoint else 0
-    ranks.check_same({"the newest whole checkpoint": last_step})
+    ranks.check_same({"the newest intact checkpoint": last_step})
     if ranks.is_first():
         steps.drop_after(run.folder, last_step)
         runs.cut_metrics(run.folder, last_step)
     if checkpoint is None:
         if skipped:
-            run.say("no checkpoint is whole: the run begins anew at step 1")
+            run.say("no checkpoint is intact: training starts over at step 1")
         random_state.seed_apart(run.settings.seed)
         return steps.TrainingState(alike=run.alike)
     if checkpoint.model.keys() != model.state_dict().keys():
         raise UserError(
-            f"{checkpoint.folder}: another version of heedful wrote it, whose weights have other "
-            "names; give --overwrite to start anew, or go on with that version"
+            f"{checkpoint.folder}: written by another version of heedful, with other names of the "
+            "weights; give --overwrite to start over, or continue with that version"
         )
     if checkpoint.state.alike != run.alike:
         raise UserError(
-            f"{checkpoint.folder}: another version of heedful wrote it, which learns from the "
-            "examples in another order; give --overwrite to start anew, or go on with that version"
+            f"{checkpoint.folder}: written by another version of heedful, which trains on the "
+            "examples in another order; give --overwrite to start over, or continue with that "
+            "version"
         )
     if run.average and checkpoint.average is not None:
         model.load_state_dict(checkpoint.average)
@@ -213,7 +214,7 @@ def _resume_or_start(run: Run) -> steps.TrainingState:
     if run.stream:
         assert checkpoint.state.stream is not None  # the settings are the same
         run.stream.go_on(checkpoint.state.epoch, checkpoint.state.stream)
-    run.say(f"going on from {checkpoint.folder}")
+    run.say(f"resuming from {checkpoint.folder}")
     return checkpoint.state
 
 
@@ -279,8 +280,8 @@ def _writing(run: Run, what: str) -> Iterator[None]:
         except OSError as error:  # the library that writes tensors has its own error message
             reason = error.strerror or message_of(error).rpartition(" could not be written: ")[2]
             raise UserError(
-                f"{run.folder}: {what} could not be written: {reason}; once that is mended, the "
-                "same command with --resume goes on"
+                f"{run.folder}: {what} could not be written: {reason}; once that is fixed, the "
+                "same command with --resume continues"
             ) from None
 
 
@@ -293,7 +294,7 @@ def _evaluate(
         scores = run.score()
     log(step, scores_row(scores))
     if run.metric not in scores:
-        raise UserError(f"--metric {run.metric}: it cannot be told for any item of --dev")
+        raise UserError(f"--metric {run.metric}: it cannot be computed for any item of --dev")
     return scores, _track(state, scores[run.metric], step, run.settings.average)
 
 
@@ -399,7 +400,7 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
         what = "--evaluate-every" if run.score else "--checkpoint-every"
         run.say(
             f"--average {run.settings.average}: the final weights are those of step {final[0]} "
-            f"alone; a smaller {what} gives more to average"
+            f"alone; with a smaller {what} there are more checkpoints to average"
         )
     if len(final) > 1:
         run.say(f"the final weights are the mean of those of steps {', '.join(map(str, final))}")

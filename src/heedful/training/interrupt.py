@@ -75,7 +75,7 @@ def interrupted_by_signals() -> Iterator[None]:
         _leave_closed_terminal()
         message = f"{signal.Signals(number).name}: stopped"
         if _TORCHRUN in os.environ and number == signal.SIGTERM:  # a process may have been killed
-            message += " by torchrun, which says below which process ended first, if one did"
+            message += " by torchrun, which reports below which process ended first, if any"
         raise Terminated(message)
 
     old_handlers = {number: signal.signal(number, interrupt) for number in _termination_signals()}

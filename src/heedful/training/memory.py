@@ -78,7 +78,7 @@ class Portions:
         if not self._splits:
             raise UserError(
                 f"{where}: the items of a step are compared with each other and cannot be computed "
-                "apart; give a smaller --batch-size or --gradient-checkpointing"
+                "separately; give a smaller --batch-size or --gradient-checkpointing"
             )
         if not self._largest:
             raise UserError(
@@ -87,8 +87,8 @@ class Portions:
             )
         self._max_tokens = self._largest // 2
         self._say(
-            f"{where}: it is done again, and from now on at most {self._max_tokens:,} tokens are "
-            "computed at once"
+            f"{where}: repeating it; from now on, at most {self._max_tokens:,} tokens are computed "
+            "at once"
         )
 
 

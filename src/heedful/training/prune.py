@@ -46,12 +46,13 @@ def check_prunable(model: Model, run: Path) -> None:
     """
     if not model.head_masks():
         raise UserError(
-            "--prune is for models of one BERT, and for translators that are Transformers"
+            "--prune is for models with a single encoder or decoder, and for Transformer "
+            "translators"
         )
     if model.fresh_head_parameters() and not (run / CHOSEN).is_file():
         raise UserError(
-            "--prune takes out the attention heads that matter least to what was learnt, and this "
-            "model has a fresh head: train it without --prune, then give that run as --model"
+            "--prune removes the attention heads that matter least to a trained model, but this "
+            "model has a new head: train it without --prune, then give that run as --model"
         )
 
 
@@ -93,7 +94,7 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
         f"{names[mask]} {n}: {', '.join(map(str, heads))}" for mask, n, heads in pruned
     )
     count = sum(len(heads) for _, _, heads in pruned)
-    return f"pruned {count} of {num_heads} heads that matter least to the loss ({summary})"
+    return f"pruned the {count} of {num_heads} heads that matter least to the loss ({summary})"
 
 
 def _read(path: Path, shapes: Collection[str]) -> dict[str, dict[int, list[int]]]:
@@ -122,7 +123,7 @@ def _importance(model: Model, task: AnyTask, examples: Examples) -> dict[str, Te
     chosen = torch.linspace(0, examples.num_items - 1, min(examples.num_items, EXAMPLES)).long()
     size = TOGETHER if task.in_batch_loss else 1
     batches = (chosen[start : start + size].numpy() for start in range(0, len(chosen), size))
-    rows = counted(batches, "batches weighed")
+    rows = counted(batches, "batches measured")
     fetched = (
         replace(examples.fetch(row, 0), replicas=ranks.size()) for row in rows
     )  # on each rank

@@ -91,8 +91,8 @@ def _explaining_unreachable() -> Iterator[None]:
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"the processes met, but this one cannot reach the others: {reason}; set "
-            f"{INTERFACE} on each machine to the network interface that joins them"
+            f"the processes found each other, but this one cannot connect to the others: {reason}; "
+            f"set {INTERFACE} on each machine to the network interface that connects them"
         ) from None
 
 
@@ -164,7 +164,7 @@ def check_same(facts: Mapping[str, object]) -> None:
                 differences = "; ".join(
                     list(_differences(name, fact, other.get(name)))[:_MAX_DIFFERENCES]
                 )
-                raise SharedError(f"processes 0 and {number} do not start alike: {differences}")
+                raise SharedError(f"processes 0 and {number} started differently: {differences}")
 
 
 def _differences(name: str, one: object, other: object) -> Iterator[str]:

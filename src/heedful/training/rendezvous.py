@@ -100,7 +100,7 @@ def _announce(store: "Store", name: str, size: int) -> None:
                 store.set(f"first/{store.get(f'heedful/{other}').decode()}", name)
         if time.monotonic() > deadline:
             absent = ", ".join(map(str, sorted(waiting)))
-            raise UserError(f"of {size} processes these did not join within {_PATIENCE}: {absent}")
+            raise UserError(f"of {size} processes, these did not join within {_PATIENCE}: {absent}")
         time.sleep(_PAUSE)
 
 

@@ -417,8 +417,8 @@ def _choose_batch_tokens(
     """
     if work.before_backward is not None:
         raise UserError(
-            "--batch-tokens auto measures a model that a process has for itself: give a number "
-            "with --shard, and with several processes on GPUs"
+            "--batch-tokens auto works neither with --shard nor with several processes on GPUs: "
+            "give a number"
         )
     batch = _fetch(examples, examples.longest(), 0)
     forward: Callable[..., Any] = work.model

@@ -123,7 +123,10 @@ class Watch:
             stalled = stalled + 1 if self._looks == looks else 0
             looks = self._looks
             if stalled >= self._limit:
-                end = f"the machine by which the processes meet is away, or cut off; {self._advice}"
+                end = (
+                    "the machine that the processes meet through is down or unreachable; "
+                    f"{self._advice}"
+                )
                 self._end_by(GoneError(end, speaks=self._first_here()))
 
     def _look(self) -> str | None:
@@ -143,7 +146,7 @@ class Watch:
             if count != last_count:
                 self._counts[number] = count, self._looks
             elif self._looks - last_change >= self._limit:
-                return self._end(self._sentence(number, "it stands still, or its machine is away"))
+                return self._end(self._sentence(number, "it hangs, or its machine is down"))
         return None
 
     def _sentence(self, number: int, why: str) -> str:
@@ -162,8 +165,8 @@ class Watch:
 
     def _without_store(self) -> str:
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            return f"torchrun is gone, by which the processes meet; {self._advice}"
-        return self._sentence(0, "the others met by it")
+            return f"torchrun, which connects the processes, is gone; {self._advice}"
+        return self._sentence(0, "the others were connected through it")
 
     def _first_here(self) -> bool:
         """Return whether this is the first process of its machine, without asking the store."""
@@ -206,8 +209,8 @@ def watching(advice: str) -> Iterator[Meeting]:
     except (ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
-            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the processes do not meet: {reason}; "
-            "start them by torchrun, or unset WORLD_SIZE"
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but the processes cannot connect: "
+            f"{reason}; start them with torchrun, or unset WORLD_SIZE"
         ) from None
     _watch = Watch(meeting.second, meeting.rank, meeting.size, advice)
     failed = True

@@ -62,8 +62,8 @@ def graphs_of(source: Source) -> list[Graph]:
     model = source.model
     if isinstance(model, XLNetLMHeadModel):
         raise UserError(
-            f"{source.folder}: it predicts tokens by a second stream, which goes into no graph; "
-            "export what was fine-tuned from it"
+            f"{source.folder}: it predicts tokens with a second stream, which cannot be exported; "
+            "export a model fine-tuned from it"
         )
     batch = list(sample_batches(source))[1]
     if isinstance(model, Transformer | BertEncoderDecoder | RnnSearch):

@@ -45,12 +45,12 @@ class Subject(Body):
         default=None,
         ge=0,
         le=1_000_000,
-        description="The token that rollout and flow go back from.",
+        description="The token that rollout and flow start from.",
     )
-    attention: bool = Field(default=False, description="Give the attention, too.")
+    attention: bool = Field(default=False, description="Also give the attention.")
     words: bool = Field(
         default=False,
-        description="Put the tokens of each word together; those of Chinese text by a segmenter.",
+        description="Merge the tokens of each word; Chinese text is segmented into words.",
     )
 
 

@@ -77,7 +77,7 @@ _PICTURES = Pipeline(
     body=pipelines.ImageClassification,
     reply=list[pipelines.ScoredLabel],
     fits=pipelines.reads_images,
-    need="a run of classify that reads pictures",
+    need="a run of classify on images",
     answer=pipelines.classify_picture,
 )
 
@@ -88,7 +88,7 @@ PIPELINES = (
         body=pipelines.TextClassification,
         reply=list[list[pipelines.ScoredLabel]],
         fits=pipelines.can_classify,
-        need="a run of classify, of single texts or of pairs as they are given",
+        need="a run of classify on single texts or on pairs, like the inputs",
         answer=pipelines.classify,
     ),
     _PICTURES,

@@ -18,20 +18,22 @@ class EmbeddingsBody(Body):
     """Texts to embed."""
 
     input: str | Several[str] | Several[int] | Several[Several[int]] = Field(
-        description="A text, or several. Ids are refused: they are those of another tokenizer.",
+        description=(
+            "A text, or several. Ids are refused, because they come from another tokenizer."
+        ),
         examples=["the red cat sleeps", ["the red cat", "it is white"]],
     )
     model: str | None = Field(
         default=None,
-        description="Name of a run; without one, the first that gives vectors. Where the path "
-        "names the run, this is not looked at.",
+        description="Name of a run; default: the first embed run. Ignored if the path names the "
+        "run.",
         examples=["minilm"],
     )
     encoding_format: Literal["float", "base64"] = Field(
-        default="float", description="base64: of little-endian 32-bit floats."
+        default="float", description="base64 encodes little-endian 32-bit floats."
     )
     dimensions: int | None = Field(default=None, description="Give only the first dimensions.")
-    user: str | None = Field(default=None, description="Not looked at.")
+    user: str | None = Field(default=None, description="Ignored.")
 
 
 class Embedding(Reply):
@@ -63,7 +65,7 @@ class Model(Reply):
 
     id: str
     object: Literal["model"] = "model"
-    created: int = Field(description="When it was loaded, in seconds since 1970.")
+    created: int = Field(description="Time of loading, in seconds since 1970.")
     owned_by: str = "heedful"
 
 
@@ -99,7 +101,7 @@ _CODES: dict[Kind, str] = {"not found": "model_not_found", "unauthorised": "inva
 _STATUS: dict[Kind, int] = {"validation": 400, "unable": 400, "empty": 400}
 
 _IDS_REFUSED = (
-    "input: ids are those of another tokenizer, so send texts (in LangChain, "
+    "input: ids come from another tokenizer, so send texts (in LangChain, "
     "OpenAIEmbeddings(check_embedding_ctx_length=False))"
 )
 

@@ -31,12 +31,12 @@ class RunInfo(BaseModel):
 
     name: str
     task: str
-    about: str = Field(description="What it does, in a sentence or two.")
-    abilities: list[Ability] = Field(description="What only some tasks can do.")
+    about: str = Field(description="What the run does, in a sentence or two.")
+    abilities: list[Ability] = Field(description="What the run supports, besides plain answers.")
     inputs: list[InputInfo] = Field(description="What each item of `texts` consists of.")
-    options: list[str] = Field(description="Options that decide its answers alone.")
-    mask: str | None = Field(description="What stands for a missing word, if it fills those in.")
-    max_length: int = Field(description="Tokens that the model reads at once.")
+    options: list[str] = Field(description="Options that affect its answers.")
+    mask: str | None = Field(description="The mask token, if the run fills masks.")
+    max_length: int = Field(description="Maximum number of tokens that the model reads at once.")
     ready: bool
 
 
@@ -73,7 +73,7 @@ class Question(Body):
     options: Options = Field(  # type: ignore[valid-type]
         default=Options(), description="Options of `heedful predict`, such as top and beam."
     )
-    all_scores: bool = Field(default=False, description="Give everything that was scored.")
+    all_scores: bool = Field(default=False, description="Give all scores.")
 
 
 class Answers(BaseModel):

@@ -155,7 +155,7 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
         served = service.find(
             run,
             lambda served: _classifies(served, pairs=pairs),
-            f"a run of classify that learnt from {'pairs of texts' if pairs else 'single texts'}",
+            f"a run of classify on {'pairs of texts' if pairs else 'single texts'}",
         )
         answers = await ask(
             service, served, sequences, long_text=_long_text_rule(body), raw=body.raw_scores
@@ -169,7 +169,7 @@ def _add_scores(routes: APIRouter, service: Service, named: Any) -> None:
         served = service.find(
             run,
             _is_reranker,
-            "a run of regress, or of classify with one label, that learnt from pairs of texts",
+            "a run of regress, or of classify with one label, on pairs of texts",
         )
         pairs = [(body.query, text) for text in _check_non_empty(body.texts, "texts")]
         rule = _long_text_rule(body)
@@ -239,7 +239,9 @@ def _long_text_rule(body: Truncation | RerankBody) -> LongText:
     if isinstance(body, Truncation):
         _refuse_prompt(body.prompt_name)
     if body.truncate and body.truncation_direction.lower() == "left":
-        raise Problem("validation", "truncation_direction Left: only the end can be cut off")
+        raise Problem(
+            "validation", ("truncation_direction Left: texts can only be truncated at the end")
+        )
     return "head" if body.truncate else "refuse"
 
 
@@ -265,7 +267,7 @@ def _sequence(text: str | list[str]) -> Any:
         return text
     if len(text) not in (1, 2):
         raise Problem(
-            "validation", f"inputs: a list of {len(text)} texts where one or a pair is meant"
+            "validation", f"inputs: expected a text or a pair, found a list of {len(text)} texts"
         )
     return tuple(text) if len(text) == 2 else text[0]
 
@@ -390,7 +392,9 @@ def _check_ids(service: Service, rows: list[list[int]], tokenizer: ModelTokenize
     for token_id in chain.from_iterable(rows):
         if not 0 <= token_id < len(tokenizer):
             last = len(tokenizer) - 1
-            raise Problem("validation", f"{token_id} is not an id of this run: 0 to {last}")
+            raise Problem(
+                "validation", (f"{token_id} is not a token id of this run; ids are 0 to {last}")
+            )
 
 
 async def _decoded(

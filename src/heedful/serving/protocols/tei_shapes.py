@@ -14,12 +14,12 @@ class Truncation(Body):
     """How to handle texts that are too long."""
 
     truncate: bool | None = Field(
-        default=False, description="Read the start of a text that is too long; else refuse it."
+        default=False, description="Truncate a text that is too long; else refuse it."
     )
     truncation_direction: Direction = Field(
-        default="Right", description="The end that is cut off: only Right."
+        default="Right", description="The side to truncate: only Right."
     )
-    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
+    prompt_name: str | None = Field(default=None, description="Must be null: runs have no prompts.")
 
 
 class EmbedAllBody(Truncation):
@@ -81,7 +81,7 @@ class TokenizeBody(Body):
 
     inputs: str | Several[str] = Field(examples=["the red cat"])
     add_special_tokens: bool = True
-    prompt_name: str | None = Field(default=None, description="Runs have no prompts: null.")
+    prompt_name: str | None = Field(default=None, description="Must be null: runs have no prompts.")
 
 
 class DecodeBody(Body):

@@ -137,7 +137,7 @@ class ScoredReplaced:
     """Predictions of which tokens of a sequence were replaced."""
 
     filled: Scored
-    """The generator's predictions of the hidden tokens."""
+    """The generator's predictions of the masked tokens."""
     tokens: int
     """Number of tokens of the sequence."""
     right: int

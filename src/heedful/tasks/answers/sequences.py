@@ -1,4 +1,4 @@
-"""Scores of pre-training sequences: how well hidden or next tokens are predicted."""
+"""Scores of pre-training sequences: how well masked or next tokens are predicted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from heedful import metrics
 from heedful.batches import Example, Fitted
 from heedful.reading import Record
 from heedful.task import Scores
-from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.answers.filled_masks import Filled
 from heedful.tasks.counting import Counting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scored:
-    """Predictions of the hidden tokens of a sequence, and of the relation of its segments."""
+    """Predictions of the masked tokens of a sequence, and of the relation of its segments."""
 
     text: str
     """The sequence as text, without masks."""
     loss: float
-    """Summed loss of its hidden tokens, in nats."""
+    """Summed loss of its masked tokens, in nats."""
     right: int
     hidden: int
     pair_right: bool | None
@@ -32,7 +32,7 @@ class Scored:
 
     @classmethod
     def of(cls, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Self:
-        """Unpack loss, correct tokens, hidden tokens, and for pairs the correctness of the pair."""
+        """Unpack loss, correct tokens, masked tokens, and for pairs the correctness of the pair."""
         loss, right, count, *pair_right = numbers
         return cls(
             text=text,
@@ -50,7 +50,7 @@ class Scored:
         return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
-        """Return the mean loss of a hidden token."""
+        """Return the mean loss of a masked token."""
         return f"{self.loss / max(self.hidden, 1):.6f}"
 
 
@@ -60,11 +60,11 @@ def sequence_scores(pair_metric: str | None = None) -> Scores[Scored | Filled, E
     Args:
         pair_metric: name of the accuracy on pairs; None for no pairs.
     """
-    count = partial(_count_hidden, pairs=pair_metric is not None)
+    count = partial(_count_masked, pairs=pair_metric is not None)
     return Counting(metrics.LanguageScores(pair_metric), count)
 
 
-def _count_hidden(
+def _count_masked(
     scores: "metrics.LanguageScores",
     answers: Sequence[Scored | Filled],
     records: Sequence[Example | Record],

@@ -19,7 +19,7 @@ from heedful.explanation_target import (
 )
 from heedful.reading import Record
 from heedful.reading.choices import Choices
-from heedful.tasks.modalities import Medium
+from heedful.tasks.modalities import Modality
 from heedful.tokens import Tokenizer
 
 
@@ -29,7 +29,7 @@ def label(
     tokenizer: Any,
     labels: Sequence[str],
     link: OutputActivation,
-    medium: Medium,
+    modality: Modality,
 ) -> ExplanationTarget:
     """Explain the logit of the given label, or by default of the most probable one.
 
@@ -46,15 +46,15 @@ def label(
     window = max(
         range(len(computed.outputs)), key=lambda number: float(computed.outputs[number][index])
     )
-    why = "where the label is likeliest"
-    return _of_window(computed, window, tokenizer, medium, f"label {name!r}", index, link, why)
+    why = "where the label is most probable"
+    return _of_window(computed, window, tokenizer, modality, f"label {name!r}", index, link, why)
 
 
 def number(
     computed: Answered[Record, Tensor, Any],
     target: str | None,
     tokenizer: Tokenizer,
-    medium: Medium,
+    modality: Modality,
 ) -> ExplanationTarget:
     """Explain the predicted value.
 
@@ -63,14 +63,14 @@ def number(
     """
     if target is not None:
         raise UserError(f"--target {target!r}: a regress run has only one number; leave it out")
-    return _of_window(computed, 0, tokenizer, medium, "the number", 0, "none", "the first")
+    return _of_window(computed, 0, tokenizer, modality, "the number", 0, "none", "the first")
 
 
 def _of_window(
     computed: Answered[Any, Tensor, Any],
     window: int,
     tokenizer: Any,
-    medium: Medium,
+    modality: Modality,
     target: str,
     index: int,
     link: OutputActivation,
@@ -80,13 +80,13 @@ def _of_window(
         logits: Tensor = forward(**batch.inputs).logits  # (N, C)
         return logits
 
-    side = medium.sides(computed.record, computed.encoded, window, tokenizer)
+    side = modality.sides(computed.record, computed.encoded, window, tokenizer)
     example = computed.encoded.pieces[window]
     return ExplanationTarget(
         description=target,
         examples=(example,),
         sides=(side,),
-        mask_tokens=medium.cover(tokenizer, side),
+        mask_tokens=modality.token_masker(tokenizer, side),
         outputs=outputs,
         output_index=index,
         link=link,

@@ -66,9 +66,7 @@ def tag(
         output_index=labels.index(name),
         link="softmax",
         positions=(position,),
-        notes=window_notes(
-            window, len(computed.outputs), "where the word has the most text around it"
-        ),
+        notes=window_notes(window, len(computed.outputs), "where the word has the most context"),
     )
 
 

@@ -173,7 +173,7 @@ def _two_sided(
         outputs=outputs,
         link="exp",
         decoder_tokens=(read, written),
-        notes=window_notes(part, len(computed.outputs), "with what was written for it"),
+        notes=window_notes(part, len(computed.outputs), "with the text generated for it"),
     )
 
 
@@ -210,8 +210,8 @@ def _find(parts: Sequence[_Generated], target: str | None) -> tuple[int, list[in
             return part, [index for word in word_indices for index, _ in words[word]]
         all_words += [text[start:end] for start, end in spans]
     raise UserError(
-        f"--target {target!r} is not a word of what was written"
-        f"{did_you_mean(target, all_words)}: {join_names(all_words)}"
+        f"--target {target!r} is not a word of the generated "
+        f"text{did_you_mean(target, all_words)}: {join_names(all_words)}"
     )
 
 

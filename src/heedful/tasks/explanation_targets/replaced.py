@@ -56,9 +56,7 @@ def word(
         outputs=outputs,
         link="sigmoid",
         positions=(position,),
-        notes=window_notes(
-            window, len(computed.outputs), "where the word has the most text around it"
-        ),
+        notes=window_notes(window, len(computed.outputs), "where the word has the most context"),
     )
 
 

@@ -52,7 +52,7 @@ def span(
         is not None
     ]
     if not candidates:
-        raise UserError(f"--target {target!r} is not whole in any window that the model reads")
+        raise UserError(f"--target {target!r} is not completely in any window that the model reads")
     _, window, ends, (start, end) = max(candidates)
     window = -window
 

@@ -55,7 +55,7 @@ def vectors(
 
     single = len(texts) == 1
     return ExplanationTarget(
-        description="the vector, along its direction" if single else "how alike the two texts are",
+        description="the vector, along its direction" if single else "similarity of the two texts",
         examples=tuple(fitted.pieces[first] for first in first_windows),
         sides=sides,
         outputs=projection if single else cosine,

@@ -77,7 +77,7 @@ def replaced_tokens() -> Judge[ScoredReplaced, object]:
             where="",
             texts={"text": filled.text},
             truth=f"{answer.replaced} of {answer.tokens} replaced",
-            answer=f"{answer.flagged} look replaced, {answer.caught} of them are",
+            answer=f"{answer.flagged} look replaced, {answer.caught} of them correctly",
             correct=None,
             score=answer.right / max(answer.tokens, 1),
             confidence=None,
@@ -99,8 +99,8 @@ def followed() -> Judge[Followed, object]:
         return Judgement(
             where="",
             texts={"text": answer.text},
-            truth=f"{answer.told} to tell",
-            answer=f"{answer.right} right",
+            truth=f"{answer.told} to predict",
+            answer=f"{answer.right} correct",
             correct=None,
             score=-answer.loss / max(answer.told, 1),
             confidence=None,
@@ -111,7 +111,7 @@ def followed() -> Judge[Followed, object]:
 
 
 def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
-    """Judge the prediction of the hidden tokens of sequences.
+    """Judge the prediction of the masked tokens of sequences.
 
     Args:
         pair_metric: name of the accuracy on pairs; None for no pairs.
@@ -122,8 +122,8 @@ def sequences(pair_metric: str | None = None) -> Judge[Scored, object]:
         return Judgement(
             where="",
             texts={"text": answer.text},
-            truth=f"{answer.hidden} hidden",
-            answer=f"{answer.right} right",
+            truth=f"{answer.hidden} masked",
+            answer=f"{answer.right} correct",
             correct=None,
             score=-answer.loss / max(answer.hidden, 1),
             confidence=None,

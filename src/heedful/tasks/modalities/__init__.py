@@ -1,4 +1,4 @@
-"""Input modalities: texts or pictures. Tasks that support both delegate to a `Medium`."""
+"""Input modalities: texts or pictures. Tasks that support both delegate to a `Modality`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ LabelsOf = Callable[[Any], tuple[float, ...]]
 """Returns the labels of a record, for all its examples."""
 
 
-class Medium(Protocol):
+class Modality(Protocol):
     """Reads records of one modality, and encodes them for a model.
 
     A ``reader`` is the preprocessor of the run folder: a tokenizer, or a ``ViTImageProcessor``.
@@ -52,7 +52,7 @@ class Medium(Protocol):
     def sides(self, record: Any, fitted: Fitted[Example], window: int, reader: Any) -> Side:
         """Return the tokens of an example of a record, for explanations."""
 
-    def cover(self, reader: Any, side: Side) -> TokenMasker | None:
+    def token_masker(self, reader: Any, side: Side) -> TokenMasker | None:
         """Return a function that hides tokens; None if tokens can simply be removed."""
 
     def batch(

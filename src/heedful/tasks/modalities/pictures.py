@@ -33,13 +33,13 @@ SHIFT = 0.1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pictures:
-    """Picture input for a ViT; see ``Medium``."""
+    """Picture input for a ViT; see ``Modality``."""
 
     shift: float = 0.0
     """Maximum random shift of training pictures, as a share of the side length."""
 
     example = "picture.png"
-    plural = "pictures"
+    plural = "images"
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -55,9 +55,9 @@ class Pictures:
             UserError: a text format is given, or a folder does not exist.
         """
         if Path("-") in paths:
-            raise UserError("pictures are not read from standard input: give files, or a folder")
+            raise UserError("images cannot be read from standard input: give files, or a folder")
         if columns not in (ColumnSettings(), ColumnSettings(format="images")):
-            raise UserError("pictures are read from folders: leave out column options")
+            raise UserError("images are read from folders: leave out column options")
         return read_pictures(paths, labelled=labelled)
 
     def records(self, items: Sequence[Any], first: int) -> list[Picture]:
@@ -69,11 +69,11 @@ class Pictures:
         pictures = []
         for number, item in enumerate(items, start=first):
             if isinstance(item, bytes):
-                pictures.append(Picture(content=item, source=f"picture {number}"))
+                pictures.append(Picture(content=item, source=f"image {number}"))
             elif isinstance(item, str | Path):
                 pictures.append(Picture(content=Path(item), source=str(item)))
             else:
-                raise UserError(f"picture {number}: give the name of a file, or its bytes")
+                raise UserError(f"image {number}: give the name of a file, or its bytes")
         return pictures
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
@@ -121,7 +121,7 @@ class Pictures:
         """Return the class token and the patches; the name of a patch is its row and column."""
         return side_of_picture(fitted.pieces[window], reader)
 
-    def cover(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
+    def token_masker(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
         """Return a function that paints patches in the colour that is normalised to 0."""
         assert side.picture is not None
         return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))
@@ -161,7 +161,7 @@ def _check_size(side: int, *patch: int) -> None:
     """
     for size in patch:
         if side % size and side > size:
-            raise UserError(f"--image-size {side}: must be a multiple of the patches' {size}")
+            raise UserError(f"--image-size {side}: must be a multiple of the patch size, {size}")
 
 
 def _fresh(
@@ -200,8 +200,8 @@ def _loaded(
     config = read_config(folder)
     if FAMILIES[config.MODEL_TYPE].reads != "pictures":
         raise UserError(
-            f"--model {data.model}: reads texts (model_type {config.MODEL_TYPE!r}); "
-            f"pictures need a folder of a ViT, or --preset for one from scratch"
+            f"--model {data.model}: a text model (model_type {config.MODEL_TYPE!r}); for images, "
+            "give the folder of a ViT, or --preset to train one from scratch"
         )
     model: Model = load_model(
         data.model,
@@ -220,7 +220,7 @@ def _loaded(
         processor = replace(processor, size=side)
     elif processor.size != config.picture:
         raise UserError(
-            f"{folder}: preprocessor_config.json makes pictures of {processor.size}, and "
-            f"config.json reads {config.picture}"
+            f"{folder}: preprocessor_config.json resizes images to {processor.size}, but "
+            f"config.json expects {config.picture}"
         )
     return model, processor

@@ -27,7 +27,7 @@ from heedful.tokens import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Texts:
-    """Text input for an encoder; see ``Medium``."""
+    """Text input for an encoder; see ``Modality``."""
 
     pairs: bool | None
     """Whether an item is a pair of texts; None for either."""
@@ -83,7 +83,7 @@ class Texts:
         name = "text" if len(texts) == 1 else "texts"
         return side_of(name, texts, fitted.kept[window], reader)
 
-    def cover(self, reader: Tokenizer, side: Side) -> None:
+    def token_masker(self, reader: Tokenizer, side: Side) -> None:
         """Return None: tokens of a text can be removed."""
 
     def batch(

@@ -28,7 +28,7 @@ from heedful.tasks.answers.sequences import Followed, next_scores
 from heedful.tasks.generate import Generate
 from heedful.tasks.generation import GenerationOutput
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
@@ -36,8 +36,8 @@ _CONTINUES = Generate(pairs=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Continued:
-    """Continues texts; see ``Asked``."""
+class Continuation:
+    """Continues texts; see ``Inference``."""
 
     abilities: ClassVar[frozenset[Ability]] = _CONTINUES.abilities
     answer_options: ClassVar[frozenset[str]] = _CONTINUES.answer_options
@@ -52,15 +52,15 @@ class Continued:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.where}: a pair, but this run goes on with single texts (objective clm)"
+                f"{record.where}: a pair, but this run continues single texts (objective clm)"
             )
         return next(_CONTINUES.encode([record], tokenizer, fit, labelled=False))
 
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Collate and pad examples."""
         return _CONTINUES.batch(examples, tokenizer, None)
 
-    def answer(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> list[GenerationOutput]:
         """Continue texts."""
@@ -77,7 +77,7 @@ class Continued:
         """Decode tokens into texts."""
         return _CONTINUES.decode(record, fitted, outputs, settings, tokenizer)
 
-    def aim(
+    def explanation_target(
         self,
         computed: Answered[Any, GenerationOutput, Any],
         target: str | None,
@@ -94,14 +94,14 @@ class NextWords:
     metrics: ClassVar[tuple[str, ...]] = ("log_likelihood", "next_accuracy")
     pairs_documents: ClassVar[bool] = False
     source: ClassVar[OneModel] = OneModel("causal_lm")
-    asked: ClassVar[Continued] = Continued()
+    inference: ClassVar[Continuation] = Continuation()
     masks_tokens: ClassVar[bool] = False
     mask_share: ClassVar[float] = 0.15
 
-    doubt = hidden.no_doubt
-    loss = hidden.loss
-    count = hidden.count
-    score = hidden.score
+    warning = masked_tokens.no_warning
+    loss = masked_tokens.loss
+    loss_divisors = masked_tokens.loss_divisors
+    score = masked_tokens.score
 
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
@@ -109,7 +109,7 @@ class NextWords:
         """Cut full sequences from the concatenated texts."""
         return causal_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Pad, and prevent attention between the texts of a sequence.
@@ -117,7 +117,7 @@ class NextWords:
         The input ``positions`` are the flat indices in the batch of the N tokens that have a next
         token in the same text. The targets are ``tokens``, the next tokens, (N,).
         """
-        batch = hidden.pad(examples, tokenizer)
+        batch = masked_tokens.pad(examples, tokenizer)
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
         is_token = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         start_id = tokenizer.cls_token_id
@@ -128,7 +128,7 @@ class NextWords:
         inputs = {"positions": has_next.flatten().nonzero().squeeze(1)}
         inputs |= packing_mask(ids, None if mask is None else is_token, start_id, causal=True)
         targets = {"tokens": next_ids[has_next]}
-        return replace(hidden.with_inputs(batch, inputs), targets=targets)
+        return replace(masked_tokens.with_inputs(batch, inputs), targets=targets)
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Followed:
         """Wrap the scores of a sequence."""
@@ -150,6 +150,6 @@ class NextWords:
         """Return the judge of sequences."""
         return judges.followed()
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return "Goes on with a text, word by word; learnt from running text."
+        return "Continues a text, word by word; trained on running text."

@@ -1,6 +1,6 @@
 """Masked language modelling on full sequences (Devlin et al. 2019, 3.1; Liu et al. 2019, 4.2).
 
-Shapes: B sequences of a batch, N hidden tokens.
+Shapes: B sequences of a batch, N masked tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +16,8 @@ from heedful.judging import AnyJudge
 from heedful.task import Scores
 from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.objectives import hidden
-from heedful.tasks.objectives.asked import Blanks
+from heedful.tasks.objectives import masked_tokens
+from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
@@ -27,17 +27,17 @@ class MaskedWords:
     """Masked language modelling; see ``Objective``."""
 
     source: ClassVar[OneModel] = OneModel("masked_lm")
-    asked: ClassVar[Blanks] = Blanks(pairs=False)
+    inference: ClassVar[MaskFilling] = MaskFilling(pairs=False)
     masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     pairs_documents: ClassVar[bool] = False
 
-    doubt = hidden.no_doubt
-    loss = hidden.loss
-    count = hidden.count
-    score = hidden.score
-    scored = hidden.scored
+    warning = masked_tokens.no_warning
+    loss = masked_tokens.loss
+    loss_divisors = masked_tokens.loss_divisors
+    score = masked_tokens.score
+    scored = masked_tokens.scored
 
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
@@ -45,14 +45,14 @@ class MaskedWords:
         """Cut full sequences from the concatenated texts."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Mask tokens; prevent attention between a sequence's texts. Targets: ``tokens``, (N,)."""
-        batch = hidden.hide(examples, tokenizer, rule, draw)
+        batch = masked_tokens.mask(examples, tokenizer, rule, draw)
         padding_mask = batch.inputs.get("attention_mask")
         mask_inputs = packing_mask(batch.inputs["input_ids"], padding_mask, tokenizer.cls_token_id)
-        return hidden.with_inputs(batch, mask_inputs)
+        return masked_tokens.with_inputs(batch, mask_inputs)
 
     def scores(self) -> Scores[Any, Any]:
         """Return a new, empty accumulator of scores."""
@@ -62,6 +62,6 @@ class MaskedWords:
         """Return the judge of sequences."""
         return judges.sequences()
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return f"Says which words stand behind [MASK]; learnt with masked {masked}."
+        return f"Predicts masked words; trained by masking {masked}."

@@ -6,8 +6,8 @@ from heedful.tasks.objectives.pairs import MaskedPairs
 NEXT_SENTENCES = MaskedPairs(
     cut=sentence_pairs,
     metric="nsp_accuracy",
-    tells="tells whether one sentence follows another",
+    pair_prediction="whether one sentence follows another",
     pairs_documents=True,
-    many_false="have a random second part, since many documents have nothing to follow their first "
-    "sentence; --documents says what ends a document (gap or file suits books)",
+    negatives_warning="have a random second part, because many documents have only one sentence; "
+    "choose what ends a document with --documents (gap or file suits books)",
 )

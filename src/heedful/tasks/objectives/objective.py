@@ -19,7 +19,7 @@ from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
 from heedful.judging import AnyJudge
 from heedful.task import Answer, Forward, Scores
-from heedful.tasks.objectives.asked import Asked
+from heedful.tasks.objectives.inference import Inference
 from heedful.tasks.objectives.source import Source
 from heedful.tokens import Tokenizer
 
@@ -32,7 +32,7 @@ class Objective(Protocol):
         """Loads or creates the model."""
 
     @property
-    def asked(self) -> Asked:
+    def inference(self) -> Inference:
         """The inference interface of a finished run."""
 
     @property
@@ -45,7 +45,7 @@ class Objective(Protocol):
 
     @property
     def masks_tokens(self) -> bool:
-        """Whether it hides tokens, and so needs a mask token and a mask rule."""
+        """Whether it masks tokens, and so needs a mask token and a mask rule."""
 
     @property
     def mask_share(self) -> float:
@@ -58,10 +58,10 @@ class Objective(Protocol):
     ) -> Iterator[Example]:
         """Cut the sequences of an epoch from a corpus; all draws depend on seed and epoch."""
 
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
+    def warning(self, labels: NDArray[np.float64]) -> str | None:
         """Return a one-line warning if the labels of the first sequences look wrong, else None."""
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Pad the examples, and add the batch's ``targets``.
@@ -69,14 +69,14 @@ class Objective(Protocol):
         Args:
             examples: sequences.
             tokenizer: the model's tokenizer.
-            rule: how to hide tokens; None if the objective hides none.
+            rule: how to mask tokens; None if the objective masks none.
             draw: seeds the random choices.
         """
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of each loss term; their means add up. Shape (number of losses,)."""
 
-    def count(self, batch: Batch) -> Tensor:
+    def loss_divisors(self, batch: Batch) -> Tensor:
         """Return the divisor of each sum. Shape (number of losses,)."""
 
     # Scores.
@@ -84,7 +84,7 @@ class Objective(Protocol):
     def score(self, model: Forward, batch: Batch) -> Tensor:
         """Return the K scores of each sequence. Shape (B, K).
 
-        If the objective fills masks, the first score is the summed loss of the hidden tokens.
+        If the objective fills masks, the first score is the summed loss of the masked tokens.
         """
 
     def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Answer:
@@ -102,7 +102,7 @@ class Objective(Protocol):
     def judge(self) -> AnyJudge:
         """Return the judge of sequences."""
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card, in a sentence or two.
 
         Args:

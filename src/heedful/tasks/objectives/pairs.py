@@ -1,6 +1,6 @@
 """Masked language modelling in pairs of texts, and a classification of each pair.
 
-Shapes: B pairs of a batch, N hidden tokens, V vocabulary.
+Shapes: B pairs of a batch, N masked tokens, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +23,8 @@ from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.task import Forward, Scores
 from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.objectives import hidden
-from heedful.tasks.objectives.asked import Blanks
+from heedful.tasks.objectives import masked_tokens
+from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
@@ -40,19 +40,19 @@ class MaskedPairs:
     """Cuts pairs from a corpus; their label is 0 if the texts belong together, else 1."""
     metric: str
     """Name of the accuracy on pairs."""
-    tells: str
+    pair_prediction: str
     """Description of the pair prediction, for the model card."""
     pairs_documents: bool
     """Whether it makes pairs from two documents, and so needs at least two."""
-    many_false: str | None = None
+    negatives_warning: str | None = None
     """The warning about many negative pairs; None if they are harmless."""
 
     source: ClassVar[OneModel] = OneModel("pretraining")
-    asked: ClassVar[Blanks] = Blanks(pairs=True)
+    inference: ClassVar[MaskFilling] = MaskFilling(pairs=True)
     masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
 
-    scored = hidden.scored
+    scored = masked_tokens.scored
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -69,31 +69,31 @@ class MaskedPairs:
         """
         return self.cut(corpus, frame, seed=seed, epoch=epoch)
 
-    def doubt(self, labels: NDArray[np.float64]) -> str | None:
+    def warning(self, labels: NDArray[np.float64]) -> str | None:
         """Return a warning if too many pairs are negative, else None."""
         share = float(np.mean(labels != 0))
-        if self.many_false is None or share <= MANY_NEGATIVES:
+        if self.negatives_warning is None or share <= MANY_NEGATIVES:
             return None
-        return f"{share:.0%} of the pairs {self.many_false}"
+        return f"{share:.0%} of the pairs {self.negatives_warning}"
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Mask tokens. The targets are ``tokens``, (N,), and ``pairs``, (B,)."""
-        batch = hidden.hide(examples, tokenizer, rule, draw)
+        batch = masked_tokens.mask(examples, tokenizer, rule, draw)
         labels = class_labels(examples)
         return replace(batch, targets=batch.targets | {"pairs": labels})
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the summed loss of hidden tokens, and of pairs. Shape (2,)."""
+        """Return the summed loss of masked tokens, and of pairs. Shape (2,)."""
         output: PreTrainingOutput | SentenceOrderOutput = forward(**batch.inputs)
         targets = batch.targets
         token_loss = losses.cross_entropy(output.prediction_logits, targets["tokens"])[0]
         pair_loss = losses.cross_entropy(output.pair_logits, targets["pairs"])[0]
         return torch.stack([token_loss, pair_loss])
 
-    def count(self, batch: Batch) -> Tensor:
-        """Return the number of hidden tokens and of pairs. Shape (2,)."""
+    def loss_divisors(self, batch: Batch) -> Tensor:
+        """Return the number of masked tokens and of pairs. Shape (2,)."""
         device = batch.targets["tokens"].device
         return torch.tensor([len(target) for target in batch.targets.values()], device=device)
 
@@ -101,11 +101,11 @@ class MaskedPairs:
         """Score sequences.
 
         Returns:
-            The summed loss, the correct tokens, the hidden tokens, and whether the pair prediction
+            The summed loss, the correct tokens, the masked tokens, and whether the pair prediction
             is correct: 0 without pair targets. Shape (B, 4).
         """
         output: PreTrainingOutput | SentenceOrderOutput = model(**batch.inputs)
-        rows = hidden.told(output.prediction_logits, batch)
+        rows = masked_tokens.token_scores(output.prediction_logits, batch)
         correct = rows.new_zeros(len(rows), 1)
         if "pairs" in batch.targets:
             predicted = output.pair_logits.argmax(-1)  # (B,)
@@ -120,8 +120,6 @@ class MaskedPairs:
         """Return the judge of sequences."""
         return judges.sequences(self.metric)
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return (
-            f"Says which words stand behind [MASK], and {self.tells}; learnt with masked {masked}."
-        )
+        return f"Predicts masked words, and {self.pair_prediction}; trained by masking {masked}."

@@ -27,8 +27,8 @@ from heedful.judging import AnyJudge
 from heedful.task import Forward, Scores
 from heedful.tasks.answers.sequences import sequence_scores
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.objectives import hidden
-from heedful.tasks.objectives.asked import Blanks
+from heedful.tasks.objectives import masked_tokens
+from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
@@ -47,15 +47,15 @@ class PermutedWords:
     """Length of the first segment in tokens; the same for all sequences in any batch."""
 
     source: ClassVar[OneModel] = OneModel("permuted_lm")
-    asked: ClassVar[Blanks] = Blanks(pairs=False)
+    inference: ClassVar[MaskFilling] = MaskFilling(pairs=False)
     masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 1 / 6
     metrics: ClassVar[tuple[str, ...]] = ("masked_accuracy",)
     pairs_documents: ClassVar[bool] = False
 
-    doubt = hidden.no_doubt
-    count = hidden.count
-    scored = hidden.scored
+    warning = masked_tokens.no_warning
+    loss_divisors = masked_tokens.loss_divisors
+    scored = masked_tokens.scored
 
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
@@ -63,7 +63,7 @@ class PermutedWords:
         """Cut sequences, each from a single document."""
         return single_document_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Draw the tokens to predict and their order.
@@ -72,7 +72,7 @@ class PermutedWords:
         hides them. The targets are ``tokens``, (N,).
         """
         assert rule is not None
-        batch = hidden.pad(examples, tokenizer)
+        batch = masked_tokens.pad(examples, tokenizer)
         ids = batch.inputs["input_ids"]
         order_array = np.zeros(ids.shape, np.int64)
         for row, example, index in zip(order_array, examples, draw.rows, strict=True):
@@ -87,7 +87,7 @@ class PermutedWords:
         positions = order.flatten().nonzero().squeeze(1)  # (N,)
         inputs = {"perm_mask": permutation_mask(order), "positions": positions}
         targets = {"tokens": ids.flatten()[positions]}
-        return replace(hidden.with_inputs(batch, inputs), targets=targets)
+        return replace(masked_tokens.with_inputs(batch, inputs), targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed loss of the predicted tokens. Shape (1,)."""
@@ -99,7 +99,10 @@ class PermutedWords:
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
         """Return the summed loss, the correct tokens and the predicted tokens. Shape (B, 3)."""
-        scores = [hidden.told(logits, part) for logits, part in _read(model, batch, self.segment)]
+        scores = [
+            masked_tokens.token_scores(logits, part)
+            for logits, part in _read(model, batch, self.segment)
+        ]
         return torch.stack(scores).sum(0)
 
     def scores(self) -> Scores[Any, Any]:
@@ -110,9 +113,9 @@ class PermutedWords:
         """Return the judge of sequences."""
         return judges.sequences()
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return "Says which words stand behind [MASK]; learnt by predicting words in any order."
+        return "Predicts masked words; trained by predicting words in any order."
 
 
 def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor, Batch]]:
@@ -150,5 +153,5 @@ def _read(forward: Forward, batch: Batch, segment: int) -> Iterator[tuple[Tensor
         )
         mems = output.mems
         in_segment = copy_to_device(in_segment, positions.device)
-        part = hidden.with_inputs(batch, {"positions": positions[in_segment]})
+        part = masked_tokens.with_inputs(batch, {"positions": positions[in_segment]})
         yield output.logits, replace(part, targets={"tokens": batch.targets["tokens"][in_segment]})

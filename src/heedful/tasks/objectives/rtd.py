@@ -4,7 +4,7 @@ The generator learns masked language modelling, and its samples replace the mask
 discriminator classifies each token as replaced or original. A sample that equals the original token
 counts as original. No gradient flows through the samples.
 
-Shapes: B sequences of a batch, T their length, N hidden tokens.
+Shapes: B sequences of a batch, T their length, N masked tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ from heedful.settings import DataSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import Ability, Forward, Input, LengthLimit, Start
 from heedful.tasks.answers import replaced
-from heedful.tasks.answers.blanks import encode_text
+from heedful.tasks.answers.filled_masks import encode_text
 from heedful.tasks.answers.replaced import Detected, ReplacedScores, ScoredReplaced
 from heedful.tasks.answers.sequences import Scored
-from heedful.tasks.explanation_targets import replaced as aims
+from heedful.tasks.explanation_targets.replaced import word as word_target
 from heedful.tasks.judges import texts as judges
-from heedful.tasks.objectives import hidden
+from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
 
@@ -67,9 +67,9 @@ class GeneratorDiscriminator:
         folder = resolve(data.model, data.revision)
         if not (folder / GENERATOR).is_dir():
             raise UserError(
-                f"--objective rtd goes on from a discriminator with its generator: {folder} has no "
-                f"{GENERATOR}/; give a finished run of rtd, start from scratch with --arch electra "
-                "--preset, or give --objective mlm"
+                f"--objective rtd continues from a discriminator with its generator, but {folder} "
+                f"has no {GENERATOR}/; give a finished run of rtd, start from scratch with --arch "
+                "electra --preset, or give --objective mlm"
             )
         generator = replace(data, model=str(folder / GENERATOR), revision=None)
         return GeneratorDiscriminatorPair(
@@ -106,7 +106,7 @@ class GeneratorDiscriminator:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Words:
-    """Detects replaced words in a text; see ``Asked``."""
+    """Detects replaced words in a text; see ``Inference``."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     answer_options: ClassVar[frozenset[str]] = frozenset()
@@ -121,15 +121,15 @@ class Words:
         """
         if record.text_pair is not None:
             raise UserError(
-                f"{record.where}: a pair, but this run learnt replaced tokens (objective rtd)"
+                f"{record.where}: a pair, but this run takes single texts (objective rtd)"
             )
         return encode_text(record, tokenizer, fit)
 
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Collate and pad examples."""
-        return hidden.pad(examples, tokenizer)
+        return masked_tokens.pad(examples, tokenizer)
 
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the logit of each token, above 0 if it looks replaced. Shape (B, T)."""
         logits: Tensor = model(**batch.inputs).logits
         return logits
@@ -145,11 +145,11 @@ class Words:
         """Return the words of a text that look replaced."""
         return replaced.decode(record, fitted, outputs, tokenizer)
 
-    def aim(
+    def explanation_target(
         self, computed: Answered[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
     ) -> ExplanationTarget:
         """Explain the logit that a word (``WORD``) is replaced."""
-        return aims.word(computed, target, tokenizer)
+        return word_target(computed, target, tokenizer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,11 +162,11 @@ class ReplacedTokens:
 
     metrics: ClassVar[tuple[str, ...]] = ("rtd_accuracy", "rtd_f1", "masked_accuracy")
     pairs_documents: ClassVar[bool] = False
-    asked: ClassVar[Words] = Words()
+    inference: ClassVar[Words] = Words()
     masks_tokens: ClassVar[bool] = True
     mask_share: ClassVar[float] = 0.15
 
-    doubt = hidden.no_doubt
+    warning = masked_tokens.no_warning
 
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
@@ -174,7 +174,7 @@ class ReplacedTokens:
         """Cut full sequences from the concatenated texts."""
         return full_sequences(corpus, frame, seed=seed, epoch=epoch)
 
-    def learn(
+    def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw
     ) -> Batch:
         """Mask tokens, and draw the uniform numbers for sampling their replacements.
@@ -182,10 +182,10 @@ class ReplacedTokens:
         The inputs are those of `GeneratorDiscriminatorPair`; the targets are ``tokens``, (N,), and
         ``real``, (B, T), bool, False for padding.
         """
-        batch = hidden.hide(examples, tokenizer, rule, draw)
+        batch = masked_tokens.mask(examples, tokenizer, rule, draw)
         assert rule is not None
         ids, positions = batch.inputs["input_ids"], batch.inputs["positions"]
-        # All hidden tokens become [MASK], none stays or becomes random: samples replace them.
+        # All masked tokens become [MASK], none stays or becomes random: samples replace them.
         ids = ids.flatten().index_fill(0, positions, rule.mask_id).view_as(ids)
         real = batch.inputs.get("attention_mask")
         counts = torch.bincount(positions // ids.shape[1], minlength=len(examples))  # (B,)
@@ -198,7 +198,9 @@ class ReplacedTokens:
         ]
         uniforms = torch.from_numpy(np.concatenate(draws) / 2.0**_BITS).float()
         mask_inputs = packing_mask(ids, real, tokenizer.cls_token_id)
-        batch = hidden.with_inputs(batch, {"input_ids": ids, "uniforms": uniforms} | mask_inputs)
+        batch = masked_tokens.with_inputs(
+            batch, {"input_ids": ids, "uniforms": uniforms} | mask_inputs
+        )
         all_tokens = torch.ones_like(ids, dtype=torch.bool)
         targets = batch.targets | {"real": all_tokens if real is None else real.bool()}
         return replace(batch, targets=targets)
@@ -213,13 +215,13 @@ class ReplacedTokens:
         discriminator = losses.binary_cross_entropy(scores, truth)[0]
         return torch.stack([generator, self.weight * discriminator])
 
-    def count(self, batch: Batch) -> Tensor:
-        """Return the number of hidden tokens and of all tokens. Shape (2,)."""
+    def loss_divisors(self, batch: Batch) -> Tensor:
+        """Return the number of masked tokens and of all tokens. Shape (2,)."""
         real = batch.targets["real"].sum()
         return torch.stack([torch.full_like(real, len(batch.targets["tokens"])), real])
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return `hidden.told` for the generator, and the counts of `ScoredReplaced`.
+        """Return `token_scores` of the generator, and the counts of `ScoredReplaced`.
 
         Shape (B, 8).
         """
@@ -228,7 +230,7 @@ class ReplacedTokens:
         flagged = (output.logits > 0) & real
         counts = [real, (flagged == labels) & real, labels, flagged, flagged & labels]
         rows = torch.stack([count.sum(1) for count in counts], dim=1)  # (B, 5)
-        generator_scores = hidden.told(output.prediction_logits, batch)  # (B, 3)
+        generator_scores = masked_tokens.token_scores(output.prediction_logits, batch)  # (B, 3)
         return torch.cat([generator_scores, rows.to(generator_scores)], dim=1)
 
     def scored(
@@ -255,9 +257,9 @@ class ReplacedTokens:
         """Return the judge of sequences."""
         return judges.replaced_tokens()
 
-    def card(self, masked: str) -> str:
+    def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
-        return f"Says which words of a text look replaced; learnt with masked {masked}."
+        return f"Detects replaced words in a text; trained by masking {masked}."
 
 
 def were_replaced(output: PairOutput, batch: Batch) -> Tensor:

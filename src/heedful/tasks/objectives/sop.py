@@ -6,6 +6,6 @@ from heedful.tasks.objectives.pairs import MaskedPairs
 SENTENCE_ORDER = MaskedPairs(
     cut=ordered_pairs,
     metric="sop_accuracy",
-    tells="tells whether two texts are in order",
+    pair_prediction="whether two texts are in order",
     pairs_documents=False,
 )

@@ -161,16 +161,16 @@ def check_vocabulary(arch: str, name: str, tokenizer: Tokenizer) -> None:
     if arch == "xlnet" and not class_is_last:
         raise UserError(
             f"--vocabulary {name} does not fit --arch xlnet, whose texts end with the class token: "
-            "give one of XLNet, such as heedful vocabulary --kind unigram --arch xlnet learns"
+            "give one for XLNet, such as heedful vocabulary --kind unigram --arch xlnet learns"
         )
     if class_is_last and arch not in ("xlnet", "gpt2"):
         raise UserError(
-            f"--vocabulary {name} is one of XLNet, whose texts end with the class token, and does "
-            f"not fit --arch {arch}: give one of another kind, or --arch xlnet --objective plm"
+            f"--vocabulary {name} is for XLNet, whose texts end with the class token, and does not "
+            f"fit --arch {arch}: give one of another kind, or --arch xlnet --objective plm"
         )
     if arch == "mpnet" and tokenizer.pad_token_id != 1:
         raise UserError(
             f"--vocabulary {name} does not fit --arch mpnet, whose padding token has the id 1, not "
-            f"{tokenizer.pad_token_id}: give one of MPNet or RoBERTa, such as heedful vocabulary "
+            f"{tokenizer.pad_token_id}: give one for MPNet or RoBERTa, such as heedful vocabulary "
             "--kind bpe learns"
         )

@@ -20,7 +20,7 @@ _DEFAULTS: dict[str, ObjectiveName] = {
 """By family. All other families use masked language modelling."""
 
 
-def with_objective(recipe: Recipe) -> Recipe:
+def with_default_objective(recipe: Recipe) -> Recipe:
     """Return a pre-training recipe with its objective set; return any other recipe unchanged.
 
     A student uses the objective of its teacher.

@@ -15,7 +15,7 @@ from heedful.settings import (
     TrainSettings,
 )
 from heedful.task import Recipe
-from heedful.tasks.objectives.usual import with_objective
+from heedful.tasks.objectives.defaults import with_default_objective
 
 PAGE = (Path(__file__).parents[2] / "docs" / "family.md").read_text(encoding="utf-8")
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
@@ -32,7 +32,7 @@ def objective_of(
         run=RunSettings(out=Path("run")),
         teaching=TeacherSettings(teacher=teacher),
     )
-    settings = with_objective(recipe).options
+    settings = with_default_objective(recipe).options
     assert isinstance(settings, PretrainSettings)
     return settings.objective
 

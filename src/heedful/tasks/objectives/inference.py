@@ -14,14 +14,14 @@ from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import Ability, Answer, Forward, Input, LengthLimit
-from heedful.tasks.answers import blanks
-from heedful.tasks.answers.blanks import Filled
-from heedful.tasks.explanation_targets import blanks as aims
-from heedful.tasks.objectives import hidden
+from heedful.tasks.answers import filled_masks
+from heedful.tasks.answers.filled_masks import Filled
+from heedful.tasks.explanation_targets.filled_masks import blank as mask_target
+from heedful.tasks.objectives import masked_tokens
 from heedful.tokens import Tokenizer
 
 
-class Asked(Protocol):
+class Inference(Protocol):
     """Answers for texts with a pre-trained model."""
 
     @property
@@ -47,10 +47,10 @@ class Asked(Protocol):
             UserError: the model has no answer for such a text.
         """
 
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Collate and pad examples."""
 
-    def answer(
+    def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[Any] | Tensor:
         """Return the input of `decode` for each example; a tensor has a row for each."""
@@ -65,7 +65,7 @@ class Asked(Protocol):
     ) -> Answer:
         """Turn the outputs for all examples of a record into the answer."""
 
-    def aim(
+    def explanation_target(
         self,
         computed: Answered[Any, Any, Any],
         target: str | None,
@@ -75,7 +75,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Blanks:
+class MaskFilling:
     """Fills masks, and for pairs predicts whether their texts belong together."""
 
     pairs: bool
@@ -97,21 +97,23 @@ class Blanks:
         Raises:
             UserError: a text has no mask, or the model does not support pairs.
         """
-        return blanks.encode(record, tokenizer, fit, pairs=self.pairs)
+        return filled_masks.encode(record, tokenizer, fit, pairs=self.pairs)
 
-    def ask(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
+    def batch(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Batch:
         """Collate and pad examples, and find their masks."""
-        return hidden.ask_masks(examples, tokenizer)
+        return masked_tokens.with_mask_positions(examples, tokenizer)
 
-    def answer(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
+    def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the most probable tokens of masks, and the predictions on pairs.
 
-        See `blanks.candidates` for the shape.
+        See `filled_masks.candidates` for the shape.
         """
         output = model(**batch.inputs)
         if not self.pairs:
-            return hidden.candidates(output.logits, None, batch, settings)
-        return hidden.candidates(output.prediction_logits, output.pair_logits, batch, settings)
+            return masked_tokens.candidates(output.logits, None, batch, settings)
+        return masked_tokens.candidates(
+            output.prediction_logits, output.pair_logits, batch, settings
+        )
 
     def decode(
         self,
@@ -122,10 +124,10 @@ class Blanks:
         tokenizer: Tokenizer,
     ) -> Filled:
         """Choose tokens for the masks of a text, or return the prediction on a pair."""
-        return blanks.decode(record, fitted, outputs, settings, tokenizer)
+        return filled_masks.decode(record, fitted, outputs, settings, tokenizer)
 
-    def aim(
+    def explanation_target(
         self, computed: Answered[Any, Tensor, Any], target: str | None, tokenizer: Tokenizer
     ) -> ExplanationTarget:
         """Explain a word for a mask (``WORD``, or ``2=WORD`` for the second), or a pair."""
-        return aims.blank(computed, target, tokenizer)
+        return mask_target(computed, target, tokenizer)

@@ -22,7 +22,7 @@ from heedful.explanation_target import (
 )
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.reading import Record
-from heedful.tasks.answers.blanks import Filled
+from heedful.tasks.answers.filled_masks import Filled
 from heedful.tokens import Tokenizer
 
 _FOLLOWS = ("the second text follows", "the second text does not follow")
@@ -78,9 +78,7 @@ def blank(
         output_index=token_id,
         link="softmax",
         positions=(position,),
-        notes=window_notes(
-            -window, len(computed.outputs), "where the mask has the most text around it"
-        ),
+        notes=window_notes(-window, len(computed.outputs), "where the mask has the most context"),
     )
 
 
@@ -95,7 +93,7 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
         candidates = answer.blanks[number].candidates
         if not candidates:
             raise NothingToExplainError(
-                f"mask {number + 1} stands in a part of the text that was not read"
+                f"mask {number + 1} is in a part of the text that was not read"
             )
         return number, tokenizer.vocabulary.ids[candidates[0].token]
     for spelt in (word, f" {word}"):  # in some vocabularies, words start with a space
@@ -103,8 +101,8 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
         if len(token_ids) == 1 and token_ids[0] != tokenizer.unk_token_id:
             return number, token_ids[0]
     raise UserError(
-        f"--target {target!r}: {word!r} is not one token of the vocabulary, and a mask stands for "
-        "one"
+        f"--target {target!r}: {word!r} is not a single token of the vocabulary, but a mask is "
+        "filled with one"
     )
 
 
@@ -116,8 +114,8 @@ def _follows(
 ) -> ExplanationTarget:
     if target is not None:
         raise UserError(
-            f"--target {target!r}: of a pair this run tells whether the second text follows; leave "
-            "it out"
+            f"--target {target!r}: for a pair, this run only predicts whether the second text "
+            "follows; leave it out"
         )
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:

@@ -156,7 +156,7 @@ def encode(
         return _encode_masks(record, tokenizer, fit)
     where = record.where
     if not pairs:
-        raise UserError(f"{where}: a pair, but this run learnt only masked words (objective mlm)")
+        raise UserError(f"{where}: a pair, but this run takes single texts (objective mlm)")
     for name, text in (("first", record.text), ("second", record.text_pair)):
         if not text.strip():
             raise UserError(f"{where}: the {name} text of the pair is empty")
@@ -174,7 +174,7 @@ def _encode_masks(record: Record, tokenizer: Tokenizer, fit: LengthLimit) -> Fit
     if tokenizer.mask_token_id not in pieces.ids:
         raise UserError(
             f"{where}: no {tokenizer.mask_token} in the text; write it where a word is missing, or "
-            "give a pair of texts to be told whether the second follows the first"
+            "give a pair of texts to predict whether the second follows the first"
         )
     return encode_text(record, tokenizer, fit)
 
@@ -332,8 +332,8 @@ def _target_ids(targets: tuple[str, ...], tokenizer: Tokenizer) -> frozenset[int
         pieces = tokenizer.encode_batch([target])[0] if token_id is None else [token_id]
         if len(pieces) != 1 or pieces[0] in tokenizer.all_special_ids:
             raise UserError(
-                f"--targets {shorten(target, MAX_NAME_LENGTH)!r}: not a word of the vocabulary; a "
-                "mask stands for one of its words"
+                f"--targets {shorten(target, MAX_NAME_LENGTH)!r}: not a token of the vocabulary; a "
+                "mask is filled with one of its tokens"
             )
         ids.add(pieces[0])
     return frozenset(ids)
