@@ -62,15 +62,15 @@ class Model(nn.Module, ABC):
             )
         return super().__new__(cls)
 
-    def __call__(self, *inputs: Any, return_dict: bool | None = None, **options: Any) -> Any:
-        """Call ``forward``, which documents and checks all arguments except the one below.
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        """Call ``forward``, which documents and checks all arguments except ``return_dict``.
 
         Args:
             inputs: passed on.
-            return_dict: whether to return an output with named values, or a tuple of those that
-                are not None; the attribute by default.
-            options: passed on.
+            options: passed on, but for ``return_dict``: whether to return an output with named
+                values, or a tuple of those that are not None. The attribute is the default.
         """
+        return_dict = options.pop("return_dict", None)
         for name in ("output_attentions", "output_hidden_states"):
             if getattr(self, name):
                 options.setdefault(name, True)

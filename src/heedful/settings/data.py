@@ -101,8 +101,8 @@ class DataSettings:
         """
         if self.model != _MODEL:
             raise UserError(
-                f"--preset is for a model from scratch, and --model {self.model} for another start: "
-                "give one of them"
+                "--preset is for a model from scratch, and "
+                f"--model {self.model} for another start: give one of them"
             )
 
 
