@@ -174,7 +174,7 @@ def test_arguments_beside_the_files_are_refused(tmp_path: Path, key: str) -> Non
         read_layout(folder)
     for odd in (5, [[]], "trust_remote_code"):
         files.write_json(folder / "sentence_bert_config.json", {key: odd})
-        with pytest.raises(UserError, match=f"{key} is .*, which is not done here"):
+        with pytest.raises(UserError, match=f"{key} is .*, which heedful does not support"):
             read_layout(folder)
 
 

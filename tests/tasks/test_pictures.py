@@ -255,7 +255,10 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "max_length": 64}, "max_length is for texts; leave it out"),
         ({"preset": "mini", "long_text": "head"}, "long_text is for texts; leave it out"),
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
-        ({"preset": "mini", "model": "other"}, "preset starts from scratch, model other from"),
+        (
+            {"preset": "mini", "model": "other"},
+            "preset is for a model from scratch, and model other",
+        ),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),
     ],

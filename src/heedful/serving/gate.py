@@ -116,7 +116,7 @@ class Gate:
                         raise Problem("too large", f"a body may have at most {max_bytes:,} bytes")
                     if self.load.body_bytes > _MAX_BODIES * max_bytes:
                         raise Problem(
-                            "overloaded", ("too much data is being sent at once"), retry_after=1
+                            "overloaded", "too much data is being sent at once", retry_after=1
                         )
         except TimeoutError:
             message = f"the body did not arrive within {self.settings.read_timeout:g} s"

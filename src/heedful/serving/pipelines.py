@@ -129,7 +129,7 @@ class ZeroShotParameters(Body):
         default="This example is {}.", description="A sentence about a label, which replaces {}."
     )
     multi_label: bool = Field(
-        default=False, description=("Whether each label is scored independently of the others.")
+        default=False, description="Whether each label is scored independently of the others."
     )
 
 
@@ -228,7 +228,7 @@ async def vectors(service: Service, served: ServedRun, body: FeatureExtraction) 
         raise Problem("validation", "prompt_name: runs have no prompts; write it into the texts")
     if body.truncate and (body.truncation_direction or "").lower() == "left":
         raise Problem(
-            "validation", ("truncation_direction Left: texts can only be truncated at the end")
+            "validation", "truncation_direction Left: texts can only be truncated at the end"
         )
     options = PredictOptions(raw=body.normalize is False)
     if body.truncate is not None:
@@ -276,7 +276,7 @@ class QuestionParameters(Body):
 
     top_k: int | None = Count
     max_seq_len: int | None = Field(
-        default=None, ge=8, description=("Maximum number of tokens per window.")
+        default=None, ge=8, description="Maximum number of tokens per window."
     )
     handle_impossible_answer: bool | None = Field(
         default=None, description="Whether there may be no answer; default: as in training."

@@ -240,7 +240,7 @@ def _long_text_rule(body: Truncation | RerankBody) -> LongText:
         _refuse_prompt(body.prompt_name)
     if body.truncate and body.truncation_direction.lower() == "left":
         raise Problem(
-            "validation", ("truncation_direction Left: texts can only be truncated at the end")
+            "validation", "truncation_direction Left: texts can only be truncated at the end"
         )
     return "head" if body.truncate else "refuse"
 
@@ -393,7 +393,7 @@ def _check_ids(service: Service, rows: list[list[int]], tokenizer: ModelTokenize
         if not 0 <= token_id < len(tokenizer):
             last = len(tokenizer) - 1
             raise Problem(
-                "validation", (f"{token_id} is not a token id of this run; ids are 0 to {last}")
+                "validation", f"{token_id} is not a token id of this run; ids are 0 to {last}"
             )
 
 
