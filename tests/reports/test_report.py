@@ -222,6 +222,16 @@ def test_long_lists_are_shortened(tmp_path: Path) -> None:
     metrics = {"items": 660, "accuracy": 0.9, "per_class": rows, "confusion": confusion}
     (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
     html = heedful.report(path).html
+    cells = [
+        {"true": f"label {a}", "predicted": f"label {b}", "items": confusion[a][b]}
+        for a in range(size)
+        for b in range(size)
+        if confusion[a][b]
+    ]
+    metrics = {**metrics, "confusion_cells": cells}  # as of many labels
+    del metrics["confusion"]
+    (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    assert heedful.report(path).html == html
     said = text_of(html)
     assert "20 more labels have a higher F1" in said
     assert "label 39 0.500" in said

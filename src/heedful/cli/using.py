@@ -113,9 +113,10 @@ def evaluate(
             predictor.set_score_settings(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
-                check_confusion_picture(picture, one_label=one_label)
+                num_labels = len(predictor.task.judge().labels) if one_label else None
+                check_confusion_picture(picture, num_labels=num_labels)
                 check_new_file(picture, overwrite=overwrite)
-        tell = partial(_show_scores, predictions=predictions)
+        tell = partial(_show_scores, run=run, predictions=predictions)
         scores = command.evaluate(run, data, columns, predictor, say, file, output, tell)
         if not scores or not ranks.is_first():
             return
@@ -124,15 +125,23 @@ def evaluate(
         say(f"confusion matrix drawn to {picture}")
 
 
-def _show_scores(scores: dict[str, Any], predictions: Path | None) -> None:
-    from heedful.metrics import confusion_table, precision_table, scores_table, summary
+def _show_scores(scores: dict[str, Any], run: Path, predictions: Path | None) -> None:
+    from heedful.commands.evaluate import METRICS
+    from heedful.metrics import (
+        confusion_table,
+        has_confusion,
+        precision_table,
+        scores_table,
+        summary,
+    )
 
     if predictions is not None:
         say(f"{scores['items']:,} answers written to {predictions}")
-    print_table(scores_table(scores))
+    kept = run / METRICS
+    print_table(scores_table(scores, f"{kept} has all" if kept.is_file() else ""))
     if "wider" in scores:
         print_table(precision_table(scores))
-    if "confusion" in scores:
+    if has_confusion(scores):
         print_table(confusion_table(scores))
     # They have to be out before what they come from is deleted.
     show(json.dumps(summary(scores), ensure_ascii=False))
