@@ -466,6 +466,14 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
     assert records == [("a", ("x",)), ("b", ("y",))]
 
 
+def test_a_json_row_without_a_column_that_others_have_says_so(write: Write) -> None:
+    path = write("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "b", "lable": "y"}\n')
+    message = f"{path}, line 2, column 'label': missing, though earlier lines have it"
+    assert error_of([path], ColumnSettings()) == f"{message} (did you mean 'lable'?)"
+    path = write("b.jsonl", '{"text": "a", "label": "x"}\n{"text": "b"}\n')
+    assert error_of([path], ColumnSettings()) == message.replace("a.jsonl", "b.jsonl")
+
+
 @pytest.mark.parametrize(
     ("name", "format", "columns", "message"),
     [

@@ -95,6 +95,8 @@ def test_a_table_of_rows(tmp_path: Path) -> None:
     first, second = read_questions([path])
     assert first.answers == (GoldAnswer(text="blue", start=11), GoldAnswer(text="sky", start=4))
     assert (second.answers, second.where) == ((), f"{path}, row 2, question 'q2'")
+    pq.write_table(pa.Table.from_pylist([rows[1], rows[0] | {"context": None}]), path)
+    assert error_of(path) == ", row 2: 'context': expected text, found null"
     pq.write_table(pa.table({"question": ["What?"], "context": [SKY]}), path)
     (alone,) = read_questions([path], labelled=False)
     assert (alone.question, alone.answers) == ("What?", None)

@@ -103,6 +103,10 @@ class _RowFields:
     pair: tuple[Field, ...] | None
     label: Field | None
 
+    def all(self) -> tuple[Field, ...]:
+        """Return all columns to read."""
+        return (*self.text, *(self.pair or ()), *([self.label] if self.label else ()))
+
 
 _Row = tuple[int, _RowFields, Cells]
 """Line number, columns and cells of a row."""
@@ -266,10 +270,22 @@ def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     fields: _RowFields | None = None
     for number, value in read_objects(path, columns.encoding):
         if fields is None or list(value) != names:
-            names = list(value)
+            names, before = list(value), fields
             where = f"{source_name(path)}, {unit_of(path)} {number}"
+            if before is not None:
+                _check_has(names, before, where, unit_of(path))
             fields = _fields(columns, where, names, 0)  # keys have no order, so no column numbers
         yield number, fields, list(value.values())
+
+
+def _check_has(names: Sequence[str], fields: _RowFields, where: str, unit: str) -> None:
+    """Check that a row has the columns of the rows before it."""
+    for field in fields.all():
+        if field.name not in names:
+            raise UserError(
+                f"{where}, {field}: missing, though earlier {unit}s have it"
+                f"{did_you_mean(field.name, names)}"
+            )
 
 
 def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
@@ -283,7 +299,7 @@ def _parquet_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
 
     names = parquet.column_names(path)
     fields = _fields(columns, str(path), names, len(names))
-    used = [*fields.text, *(fields.pair or ()), *([fields.label] if fields.label else ())]
+    used = fields.all()
     indices = [field.index for field in used]
     rows = parquet.read_rows(path, [unique(field.name, str(path), names) for field in used])
     for number, cells in enumerate(rows, start=1):

@@ -168,10 +168,9 @@ def _answers(
         else get_objects(item, "answers", where)
     )
     answers = tuple(_answer(context, answer, where, misplaced) for answer in objects)
-    if item.get("is_impossible", not answers) != (not answers):
-        raise UserError(
-            f"{where}: 'is_impossible' is {item['is_impossible']}, with {len(answers)} answers"
-        )
+    impossible = item.get("is_impossible")
+    if impossible is not None and impossible != (not answers):
+        raise UserError(f"{where}: 'is_impossible' is {impossible}, with {len(answers)} answers")
     return answers
 
 
