@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 
-from heedful.errors import UserError, check_known, did_you_mean, shell_word
+from heedful.errors import UserError, check_known, did_you_mean, join_names, shell_word
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, extension_of
 from heedful.reading.delimited import (
@@ -21,6 +21,7 @@ from heedful.reading.delimited import (
     without_line_end,
 )
 from heedful.reading.fields import (
+    MAX_SUGGESTION_NAMES,
     Cells,
     Field,
     find_field,
@@ -282,9 +283,10 @@ def _check_has(names: Sequence[str], fields: _RowFields, where: str, unit: str) 
     """Check that a row has the columns of the rows before it."""
     for field in fields.all():
         if field.name not in names:
+            near = did_you_mean(field.name, names[:MAX_SUGGESTION_NAMES])
+            known = join_names([repr(name) for name in names])
             raise UserError(
-                f"{where}, {field}: missing, though earlier {unit}s have it"
-                f"{did_you_mean(field.name, names)}"
+                f"{where}, {field}: missing, though earlier {unit}s have it{near}; columns: {known}"
             )
 
 
