@@ -23,6 +23,7 @@ from heedful.explanation_target import Answered, ExplanationTarget, OutputActiva
 from heedful.judging import Judge
 from heedful.models.model import Model
 from heedful.reading import Record
+from heedful.reading.delimited import split_values
 from heedful.reading.pictures import Picture
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
 from heedful.task import (
@@ -121,9 +122,9 @@ class Classify(Task[Item, Tensor, Prediction]):
         records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
-        order = options.labels.split(",") if options.labels is not None else None
-        if order is not None:
-            order = [_stripped(label, counts) for label in order]
+        order = None
+        if options.labels is not None:
+            order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
         return cls(
             labels=labels,
@@ -393,7 +394,7 @@ def class_weights(
         total = counts.total()
         return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
     weights = dict.fromkeys(labels, 1.0)
-    for part in setting.split(","):
+    for part in split_values("--class-weights", setting):
         label, equals, weight = part.rpartition("=")
         label = _stripped(label, weights)
         if not equals or label not in weights:
