@@ -290,8 +290,15 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def symlink_target(path: Path) -> Path:
-    """Return the target of a symlink, so that writing to it keeps the link."""
-    return path.resolve() if path.is_symlink() else path
+    """Return the target of a symlink, so that writing to it keeps the link.
+
+    Raises:
+        UserError: the symlink leads back to itself.
+    """
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except RuntimeError:
+        raise UserError(f"{path}: a link that leads back to itself") from None
 
 
 def check_new_file(path: Path, *, overwrite: bool = False) -> None:
