@@ -62,6 +62,10 @@ def test_a_cut_list_of_confusions_says_so() -> None:
     lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
     assert len(lines) == 1 + 15 + 1
     assert lines[-1] == "and 117 rarer kinds of mistake"
+    confusion = [[int(row < 4 and column < 4) for column in range(12)] for row in range(12)]
+    confusion[0][5] = confusion[0][6] = confusion[0][7] = confusion[0][8] = 1
+    lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
+    assert lines[-1] == "and 1 rarer kind of mistake"
 
 
 def test_of_many_labels_the_table_has_the_worst_and_says_where_all_are() -> None:

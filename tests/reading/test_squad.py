@@ -229,9 +229,9 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
         (asked(answers=["blue"]), PLACE + "'answers': expected objects, found a string"),
         (
             asked(answers={"text": ["blue"], "answer_start": []}),
-            PLACE + "1 texts of answers, but 0 starts",
+            PLACE + "1 text of answers, but 0 starts",
         ),
-        (asked(is_impossible=True), PLACE + "'is_impossible' is True, with 1 answers"),
+        (asked(is_impossible=True), PLACE + "'is_impossible' is True, with 1 answer"),
         (
             asked(answers=[], is_impossible=False),
             PLACE + "'is_impossible' is False, with 0 answers",

@@ -25,7 +25,7 @@ from heedful.cli.options import (
     say,
     show,
 )
-from heedful.errors import UserError, check_known, shell_word
+from heedful.errors import UserError, check_known, count_of, shell_word
 from heedful.interop import FORMATS
 from heedful.settings import (
     ColumnSettings,
@@ -136,7 +136,7 @@ def _show_scores(scores: dict[str, Any], run: Path, predictions: Path | None) ->
     )
 
     if predictions is not None:
-        say(f"{scores['items']:,} answers written to {predictions}")
+        say(f"{count_of(scores['items'], 'answer')} written to {predictions}")
     kept = run / METRICS
     print_table(scores_table(scores, f"{kept} has all" if kept.is_file() else ""))
     if "wider" in scores:

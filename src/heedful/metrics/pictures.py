@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import UserError, shorten
+from heedful.errors import UserError, count_of, shorten
 from heedful.extras import missing
 from heedful.metrics.by_label import LARGEST_CONFUSION, has_confusion
 from heedful.metrics.fonts import save_figure
@@ -146,7 +146,7 @@ def _label_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
     axes.set_ylabel("true label (items)", labelpad=8)
     axes.set_title(
         f"Confusion matrix, in % of each true label\n"
-        f"{scores['items']:,} items, accuracy {scores['accuracy']:.1%}",
+        f"{count_of(scores['items'], 'item')}, accuracy {scores['accuracy']:.1%}",
         loc="left",
         fontsize=11,
     )

@@ -33,8 +33,7 @@ def scores_table(scores: Mapping[str, Any], kept: str = "") -> Group:
         kept: says where the scores of all classes are, after a table that leaves some out.
     """
     overall = [f"{key} {score:.4f}" for key, score in scores.items() if isinstance(score, float)]
-    items = "1 item" if scores["items"] == 1 else f"{scores['items']:,} items"
-    line = Text(f"{items}: {', '.join(overall)}")
+    line = Text(f"{count_of(scores['items'], 'item')}: {', '.join(overall)}")
     if "per_class" not in scores:
         return Group(line)
     table = Table(box=None, pad_edge=False)
@@ -133,7 +132,8 @@ def _mistakes_table(mistakes: list[Mistake]) -> Group:
         table.add_row(*names, f"{one.items:,}", f"{one.share:.1%}")
     num_hidden = len(mistakes) - MOST_MISTAKES
     return Group(
-        table, *([Text(f"and {num_hidden:,} rarer kinds of mistake")] if num_hidden > 0 else [])
+        table,
+        *([Text(f"and {count_of(num_hidden, 'rarer kind')} of mistake")] if num_hidden > 0 else []),
     )
 
 

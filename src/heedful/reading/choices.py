@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean, join_names
+from heedful.errors import UserError, count_of, did_you_mean, join_names
 from heedful.reading.compressed import extension_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import as_text, get_list, get_value, read_objects, unit_of
@@ -72,7 +72,10 @@ def _rows_of(columns: Mapping[str, object], where: str) -> list[object]:
     """Convert columns, which data libraries write for lists of objects, back to rows."""
     labels, texts = (get_list(columns, key, f"{where}: 'choices'") for key in ("label", "text"))
     if len(labels) != len(texts):
-        raise UserError(f"{where}: 'choices' has {len(labels)} labels, but {len(texts)} texts")
+        raise UserError(
+            f"{where}: 'choices' has {count_of(len(labels), 'label')}, but "
+            f"{count_of(len(texts), 'text')}"
+        )
     return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
 
 
