@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -296,6 +297,9 @@ def tokenize(
     check_encoding(encoding)
     read = read_lines(STDIN, encoding=encoding)
     lines = texts or (line.rstrip("\r\n") for line in read)
+    names = ("config.json", "tokenizer_config.json")
+    if texts and any(os.path.isfile(os.path.join(texts[0], name)) for name in names):
+        say(f"{texts[0]} is read as a text; for the tokenizer of that folder, give it as --model")
     for row in command.tokenize(lines, model, revision):
         show(json.dumps(row, ensure_ascii=False))
 
