@@ -73,7 +73,7 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     command(["report", "classify", "--out", str(tmp_path / "before.html")])
     before = text_of((tmp_path / "before.html").read_text("utf-8"))
     assert "heedful report RUN --data FILE" in before
-    assert "Sorts text into 3 labels" in before
+    assert "Gives each text one of 3 labels" in before
     command(["evaluate", *ONE_OF_EACH["classify"]])
     command(["report", "classify", "--out", str(tmp_path / "after.html")])
     after = text_of((tmp_path / "after.html").read_text("utf-8"))

@@ -457,7 +457,7 @@ def error_of(capsys: Out) -> str:
         (["--documents", "page"], "documents"),
         (
             ["--preset", "tiny", "--vocabulary", "words", "--model", "x"],
-            "--preset is for a model from scratch, and --model x",
+            "give --preset to start from scratch, or --model x to start from that model, not both",
         ),
         (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],

@@ -18,7 +18,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
 from heedful.device_transfer import copy_to_device
 from heedful.distillation import DistillationLoss
-from heedful.errors import UserError, count_of, did_you_mean, join_names
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
 from heedful.judging import Judge
 from heedful.models.model import Model
@@ -299,10 +299,10 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        noun = "image" if self.pictures else "text"
-        kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
-        number, names = count_of(len(self.labels), "label"), join_names(self.labels)
-        return f"Sorts {self.modality.plural} into {number} ({kind}): {names}."
+        noun, number = self.modality.noun, len(self.labels)
+        choice = "any number" if self.multi_label else "one"
+        kind = f"{choice} of {number:,} labels" if number > 1 else "one label or none"
+        return f"Gives each {noun} {kind}: {join_names(self.labels)}."
 
 
 def _count(
