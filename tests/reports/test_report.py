@@ -253,6 +253,13 @@ def test_a_run_in_training_has_a_report(task: str, tmp_path: Path) -> None:
     assert "Its training has not finished." in page
 
 
+def test_a_run_that_is_not_there_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(tmp_path / "gone")]) == 2
+    assert capsys.readouterr().err == f"heedful: {tmp_path / 'gone'}: no such run folder\n"
+
+
 def test_a_report_is_a_page(tmp_path: Path) -> None:
     assert path_of(tmp_path, tmp_path / "r.HTML") == tmp_path / "r.HTML"
     with pytest.raises(UserError, match=r"r\.pdf: a report is a page; end its name in \.html"):
