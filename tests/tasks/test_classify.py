@@ -54,6 +54,19 @@ def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> Non
     assert ("--label-separator" in str(error.value)) == multi_label
 
 
+def test_measurements_are_pointed_to_regression(tiny_model: Path, tmp_path: Path) -> None:
+    said: dict[int, str] = {}
+    for count in (20, 21):
+        rows = [{"text": "a", "label": number / 2} for number in range(count)]
+        lines: list[str] = []
+        out = tmp_path / str(count)
+        settings = {"model": str(tiny_model), "steps": 1, "say": lines.append}
+        heedful.train("classify", train=rows, out=out, **settings)
+        said[count] = "\n".join(lines)
+    assert "train regress" not in said[20]
+    assert "the 21 labels are numbers with fractions, and each of them counts as a" in said[21]
+
+
 def test_a_label_with_a_comma_is_quoted_as_in_csv(tiny_model: Path, tmp_path: Path) -> None:
     weighed = class_weights('"a, b"=2, "c=d=3",e=4', ["a, b", "c=d", "e"], Counter("e"))
     assert weighed == (2, 3, 4)

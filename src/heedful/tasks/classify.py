@@ -1,5 +1,6 @@
 """Classification of one text or a pair, into one label or several."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -50,6 +51,8 @@ from heedful.tasks.texts import check_outputs, encode_training_records
 Item = Record | Picture
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
+_MAX_GRADES = 20
+"""Maximum number of grades with fractions, such as 3.5 stars, that are usual for classes."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
@@ -179,6 +182,11 @@ class Classify(Task[Item, Tensor, Prediction]):
         for first, second in alike(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
+        if _are_measurements(self.labels):
+            say(
+                f"the {len(self.labels):,} labels are numbers with fractions, and each of them "
+                "counts as a class of its own; `heedful train regress` predicts a number"
+            )
         return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
@@ -376,6 +384,13 @@ def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
         first = seen.setdefault(Decimal(key) if _NUMBER.fullmatch(key) else key, label)
         if first != label:
             yield first, label
+
+
+def _are_measurements(labels: Sequence[str]) -> bool:
+    """Return whether labels look like the values of a measurement, such as a price."""
+    if len(labels) <= _MAX_GRADES or not all(map(_NUMBER.fullmatch, labels)):
+        return False
+    return any(math.isfinite(number) and number % 1 for number in map(float, labels))
 
 
 def class_weights(
