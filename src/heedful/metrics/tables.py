@@ -46,7 +46,7 @@ def scores_table(scores: Mapping[str, Any], kept: str = "") -> Group:
         table.add_row(_label_text(row["label"]), *ratios, f"{row['support']:,}")
     if not num_hidden:
         return Group(table, line)
-    hidden = f"and {count_of(num_hidden, 'label')} with a higher F1"
+    hidden = f"and {count_of(num_hidden, 'label')} with an equal or higher F1"
     return Group(table, Text(f"{hidden}{kept and f'; {kept}'}"), line)
 
 
