@@ -113,6 +113,19 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
         raise UserError(f"{source}: a broken picture: {reason}") from error
 
 
+def count_pixels(content: bytes) -> int:
+    """Return the number of pixels of a picture by its header; 0 if `open_picture` refuses it."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            picture = Image.open(BytesIO(content), formats=FORMATS)
+    except Exception:  # each format raises its own exceptions for damaged files
+        return 0
+    return picture.height * picture.width
+
+
 def blank_picture() -> bytes:
     """Return the PNG bytes of a white picture."""
     from PIL import Image

@@ -101,8 +101,8 @@ class DataSettings:
         """
         if self.model != _MODEL:
             raise UserError(
-                "--preset is for a model from scratch, and "
-                f"--model {self.model} for another start: give one of them"
+                f"give --preset to start from scratch, or --model {self.model} to start from that "
+                "model, not both"
             )
 
 
