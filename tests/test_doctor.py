@@ -34,7 +34,7 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", without_plots)
     optional = doctor.examine()["optional"]
     assert isinstance(optional, dict)
-    assert optional["matplotlib"] == "missing: pictures need it: pip install 'heedful[plot]'"
+    assert optional["matplotlib"] == "missing: plots need it: pip install 'heedful[plot]'"
     assert optional["protobuf"] == version("protobuf")
 
 

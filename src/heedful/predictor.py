@@ -423,9 +423,7 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
     """
     for name in ("precision", "device"):
         if name in options:
-            raise UserError(
-                f"--{name} is decided when a run is loaded: heedful.load(run, {name}=...)"
-            )
+            raise UserError(f"--{name} is set when a run is loaded: heedful.load(run, {name}=...)")
     return replace(settings, **checked_options(options)) if options else settings
 
 

@@ -70,9 +70,9 @@ def test_a_negative_name_in_a_config_is_the_negative(
         ("epochs = 1.5", "epochs 1.5: must be a whole number"),
         ('labels = ["red", "blue"]', "labels: expected one value, not a list: write 'red,blue', w"),
         ("epochs = [3]", "epochs: expected one value, not a list"),
-        ('dev = [["a.csv"]]', "dev: a list holds no lists or sections"),
-        ("[train]\nepochs = 3", "[train] is a section; write options as lines without any"),
-        ("[class-weights]\nred = 2", "[class-weights] is a section; write options as lines"),
+        ('dev = [["a.csv"]]', "dev: a list may not contain lists or sections"),
+        ("[train]\nepochs = 3", "[train] is a section; write the options without sections"),
+        ("[class-weights]\nred = 2", "[class-weights] is a section; write the options"),
     ],
 )
 def test_a_config_that_is_refused(

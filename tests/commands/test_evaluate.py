@@ -27,7 +27,7 @@ def test_a_full_disk_does_not_hide_the_scores(
     assert run(["evaluate", str(folder), "--data", DATA]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["items"] == 48
-    said = f"the scores are not kept: {folder / 'metrics.json'}: No space left on device"
+    said = f"the scores were not saved: {folder / 'metrics.json'}: No space left on device"
     assert said in err.splitlines()
     assert not (folder / "metrics.json").exists()
 
@@ -36,4 +36,4 @@ def test_something_in_the_way_does_not_hide_the_scores(folder: Path) -> None:
     (folder / "metrics.json").mkdir()
     said: list[str] = []
     assert heedful.evaluate(folder, DATA, say=said.append)["items"] == 48
-    assert [line.partition(":")[0] for line in said] == ["the scores are not kept"]
+    assert [line.partition(":")[0] for line in said] == ["the scores were not saved"]

@@ -121,7 +121,7 @@ def test_a_file_that_holds_something_else_is_not_replaced(
     path.write_text("mine")
     capsys.readouterr()
     assert run([*asked, "--resume"]) == 2
-    assert "answers.csv: the file that is there holds other answers; move it" in (
+    assert "answers.csv: the existing file holds other answers; move it" in (
         capsys.readouterr().err
     )
     assert path.read_text() == "mine"

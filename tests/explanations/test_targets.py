@@ -60,7 +60,7 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
         ("pretrain", MASKS, "2=white", "'white' for mask 2"),
         ("masked", MASKS, "2=", "for mask 2"),
         ("pretrain", ("the cat is red.", "it is very red."), None, "the second text"),
-        ("writer", "the dog likes", None, "the text that was written"),
+        ("writer", "the dog likes", None, "the generated text"),
         ("replies", "cat, red", "sleeps", "the word 'sleeps'"),
         ("translate", GERMAN, None, "the translation"),
         ("translate", GERMAN, "horse", "the word 'horse'"),

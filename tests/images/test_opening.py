@@ -112,13 +112,13 @@ def _bomb(side: int) -> bytes:
     ("content", "message"),
     [
         (b"", "^it: empty$"),
-        (b"no picture", r"^it: not a picture of a format that is read \(BMP, GIF, JPEG, "),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not a picture of a format"),
-        (_bytes(Image.new("RGB", (64, 64)), "JPEG")[:300], "^it: a broken picture: "),
-        (_bytes(Image.effect_noise((64, 64), 9))[:900], "^it: a broken picture: "),
-        (_bytes(Image.new("F", (1, 1)), "TIFF"), "^it: pixels of 32 bits; save it with 8 or 16"),
-        (_bomb(8_000), r"^it: 8,000 x 8,000 pixels; pictures of at most 50,000,000 are read$"),
-        (_bomb(60_000), "^it: .*pixels; pictures of at most 50,000,000 are read$"),
+        (b"no picture", r"^it: not an image in a supported format \(BMP, GIF, JPEG, "),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image in a supported format"),
+        (_bytes(Image.new("RGB", (64, 64)), "JPEG")[:300], "^it: damaged image: "),
+        (_bytes(Image.effect_noise((64, 64), 9))[:900], "^it: damaged image: "),
+        (_bytes(Image.new("F", (1, 1)), "TIFF"), "^it: 32 bits per channel; save it with 8 or 16"),
+        (_bomb(8_000), r"^it: 8,000 x 8,000 pixels; images of at most 50,000,000 are read$"),
+        (_bomb(60_000), "^it: .*pixels; images of at most 50,000,000 are read$"),
     ],
     ids=["empty", "text", "program", "cut JPEG", "cut PNG", "floats", "large", "bomb"],
 )
@@ -137,10 +137,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(opening, "MAX_BYTES", 4)
     for name, message in {
         "cart.png": "no such file .did you mean 'cat.png'",
-        "": "a folder; give a picture",
+        "": "a folder; give an image",
         "link.png": "a link to .*gone.png, which is not there",
         "pipe.png": "not a regular file",
-        "cat.png": "5 bytes; pictures of at most 4 are read",
+        "cat.png": "5 bytes; images of at most 4 are read",
         "a\0b": "cannot be read",
     }.items():
         with pytest.raises(UserError, match=message) as caught:

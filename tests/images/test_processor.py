@@ -114,5 +114,5 @@ def test_what_is_no_picture() -> None:
     strange = Image.new("LA", (4, 4)).convert("La")
     with pytest.raises(UserError, match="picture 1: conversion from La to "):
         ViTImageProcessor()(strange)
-    with pytest.raises(UserError, match="no picture given"):
+    with pytest.raises(UserError, match="no image given"):
         ViTImageProcessor()([])

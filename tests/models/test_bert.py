@@ -180,7 +180,7 @@ VECTORS = torch.zeros(3, 5, 24)
     ("given", "message"),
     [
         ({}, "give either input_ids or inputs_embeds"),
-        ({"input_ids": IDS, "inputs_embeds": VECTORS}, "one and not both"),
+        ({"input_ids": IDS, "inputs_embeds": VECTORS}, "input_ids or inputs_embeds, not both"),
         ({"input_ids": IDS.tolist()}, r"input_ids: expected a tensor, found a list; model"),
         ({"inputs_embeds": 3}, "inputs_embeds: expected a tensor, found an int"),
         ({"input_ids": IDS[0]}, r"input_ids has shape \(5,\); it must be \(batch, length\)"),

@@ -388,7 +388,7 @@ def test_wrong_arguments(given: dict[str, Any], said: str) -> None:
 
 
 def test_a_text_longer_than_the_model() -> None:
-    with pytest.raises(UserError, match="max_new_tokens is 17; the model writes 16"):
+    with pytest.raises(UserError, match="max_new_tokens is 17; the model generates at most 16"):
         _model().generate(*_batch(), search=Search(eos_token_id=0, max_new_tokens=17))
 
 

@@ -155,7 +155,7 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
 
 
 def test_a_batch_that_has_no_halves_is_refused() -> None:
-    with pytest.raises(UserError, match="the batch has 1 sequences; with bi_data one half"):
+    with pytest.raises(UserError, match="the batch has 1 sequences; with bi_data half"):
         _model(bi_data=True)(IDS[:1])
 
 

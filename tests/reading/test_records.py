@@ -474,7 +474,7 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             None,
             ColumnSettings(),
             ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson .json "
-            ".parquet .txt, or say its format: csv, tsv, jsonl, parquet, text",
+            ".parquet .txt, or give the format: csv, tsv, jsonl, parquet, text",
         ),
         (
             "a.xlsx",
@@ -486,22 +486,22 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             "a.txt",
             None,
             ColumnSettings(),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.csv",
             "text",
             ColumnSettings(text_pair="b", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.txt",
             None,
             ColumnSettings(text="message", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.parquet.gz",

@@ -109,7 +109,7 @@ def test_heedfuls_own_protocol_takes_base64_and_data_urls(run: Path, served: Any
         ("../../secret.png", "expected the bytes of an image in base64"),
         ("é", "expected the bytes of an image in base64"),
         ("", "empty"),
-        (base64.b64encode(b"no picture").decode(), "not a picture of a format that is read"),
+        (base64.b64encode(b"no picture").decode(), "not an image in a supported format"),
         (base64.b64encode(PICTURE[:200]).decode(), "a broken picture"),
     ],
 )
@@ -128,7 +128,7 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     headers = {"content-type": "image/png"}
     reply = served(lambda client: client.post("/", content=PICTURE, headers=headers))
     assert reply.status_code in (400, 422)
-    assert "image 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
+    assert "image 1: 16 x 20 pixels; images of at most 100 are read" in reply.json()["error"]
 
 
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:

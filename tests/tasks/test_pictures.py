@@ -257,7 +257,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
         (
             {"preset": "mini", "model": "other"},
-            "preset is for a model from scratch, and model other",
+            "preset trains a model from scratch, but model other",
         ),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),
@@ -290,7 +290,7 @@ def test_options_of_pictures_are_not_for_texts(tmp_path: Path) -> None:
 
 def test_a_model_of_pictures_reads_no_texts(model: Path, tmp_path: Path) -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
-    with pytest.raises(UserError, match="its model reads pictures; give one that reads texts"):
+    with pytest.raises(UserError, match="its model reads images; give one that reads texts"):
         heedful.train("classify", train=rows, model=str(model), out=tmp_path / "run", **QUICK)
 
 
@@ -313,7 +313,7 @@ def _folder(path: Path, **contents: bytes | None) -> Path:
         ({"a_png": b"x"}, "a.png: a file; .* must hold only a folder for each class"),
         ({"cat": None, "dog__a_png": b"x"}, "cat: no images in it"),
         ({"cat__a_png": b"x"}, "only 'cat'"),
-        ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not a picture of a format"),
+        ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not an image in a supported format"),
     ],
     ids=["empty", "no classes", "empty class", "one class", "broken"],
 )

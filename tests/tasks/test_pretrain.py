@@ -457,7 +457,7 @@ def error_of(capsys: Out) -> str:
         (["--documents", "page"], "documents"),
         (
             ["--preset", "tiny", "--vocabulary", "words", "--model", "x"],
-            "--preset is for a model from scratch, and --model x",
+            "--preset trains a model from scratch, but --model x starts",
         ),
         (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],
@@ -546,7 +546,7 @@ def test_wrong_questions_are_named(
         (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
         (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
         (["score", ""], "text, line 1: empty; there is nothing to score"),
-        (["score", "a", "--n-best", "x.jsonl"], "--n-best is a file of lists"),
+        (["score", "a", "--n-best", "x.jsonl"], "give --n-best, or texts or --input, not both"),
     ]:
         verb, *rest = map(str, arguments)
         assert run([verb, str(out), *rest]) == 2

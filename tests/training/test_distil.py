@@ -543,7 +543,7 @@ def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> Non
         )
     ]
     assert heedful.evaluate(tmp_path / "run", truth)["bleu"] > 50
-    with pytest.raises(UserError, match="temperature is for scores; this teacher writes texts"):
+    with pytest.raises(UserError, match="temperature is for teachers that give scores; this"):
         heedful.train("translate", train=rows, temperature=1.0, **options | {"overwrite": True})
 
 

@@ -139,7 +139,7 @@ def _write(scores: dict[str, Any], path: Path, say: Say) -> None:
         with files.new_file(path, overwrite=True) as partial:
             files.write_json(partial, scores)
     except (OSError, UserError) as error:
-        say(f"the scores are not kept: {message_of(error)}")
+        say(f"the scores were not saved: {message_of(error)}")
 
 
 class _Baseline:
@@ -187,7 +187,7 @@ def labelled_records(
     Raises:
         UserError: the files are wrong, or an option has no effect on scores.
     """
-    left_out(predictor.settings, _UNSCORED, "has no effect where answers are scored")
+    left_out(predictor.settings, _UNSCORED, "has no effect on scores")
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )

@@ -157,6 +157,6 @@ def _check_finished(out: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (out / name).is_file():
             raise UserError(
-                f"--out {out} holds no {name}, so it is not what this command writes; choose "
+                f"--out {out} holds no {name}, so it is not an output of this command; choose "
                 "another folder or give --overwrite"
             )

@@ -243,7 +243,7 @@ def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     if not cut:
         return
     texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
-    reason = "--long-text decides that"
+    reason = "see --long-text"
     if "continue" in predictor.task.abilities:
         reason = "a text to continue is always cut at its start"
     say(f"{texts} too long and truncated; {reason}")

@@ -53,8 +53,8 @@ class PredictionsFile:
             must_match = self.path.exists() and not self.overwrite
             if must_match and files.sha256(self.path) != files.sha256(partial):
                 raise UserError(
-                    f"--predictions {self.path}: the file that is there holds other answers; "
-                    "move it, or give --overwrite"
+                    f"--predictions {self.path}: the existing file holds other answers; move it, "
+                    "or give --overwrite"
                 )
 
 

@@ -84,9 +84,9 @@ def path_of(run: Path, out: Path | None) -> Path:
             another library's, where heedful writes nothing.
     """
     if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
-        raise UserError(f"--out {out}: a report is a page; end its name in .html")
+        raise UserError(f"--out {out}: a report is an HTML page; end its name in .html")
     if out is None and not (run / RECORD).is_file():
-        raise UserError(f"{run} is not a heedful run: say with --out where the report goes")
+        raise UserError(f"{run} is not a heedful run: give the file of the report with --out")
     return out or run / REPORT
 
 

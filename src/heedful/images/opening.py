@@ -40,12 +40,12 @@ def read_bytes(path: Path) -> bytes:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise UserError(f"{path}: a folder; give a picture")
+            raise UserError(f"{path}: a folder; give an image")
         if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{path}: not a regular file; give a picture")
+            raise UserError(f"{path}: not a regular file; give an image")
         if status.st_size > MAX_BYTES:
             raise UserError(
-                f"{path}: {status.st_size:,} bytes; pictures of at most {MAX_BYTES:,} are read"
+                f"{path}: {status.st_size:,} bytes; images of at most {MAX_BYTES:,} are read"
             )
         return path.read_bytes()
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
             rows, columns = picture.height, picture.width
             if rows * columns > MAX_PIXELS:
                 raise UserError(
-                    f"{source}: {columns:,} x {rows:,} pixels; pictures of at most "
+                    f"{source}: {columns:,} x {rows:,} pixels; images of at most "
                     f"{MAX_PIXELS:,} are read"
                 )
             picture.load()
@@ -103,14 +103,14 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
         raise
     except UnidentifiedImageError:
         formats = ", ".join(FORMATS)
-        raise UserError(f"{source}: not a picture of a format that is read ({formats})") from None
+        raise UserError(f"{source}: not an image in a supported format ({formats})") from None
     except Image.DecompressionBombError:
         raise UserError(
-            f"{source}: too many pixels; pictures of at most {MAX_PIXELS:,} are read"
+            f"{source}: too many pixels; images of at most {MAX_PIXELS:,} are read"
         ) from None
     except Exception as error:  # each format raises its own exceptions for damaged files
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise UserError(f"{source}: a broken picture: {reason}") from error
+        raise UserError(f"{source}: damaged image: {reason}") from error
 
 
 def blank_picture() -> bytes:
@@ -145,7 +145,7 @@ def _flat(picture: "Image", source: str) -> "Image":
         clear = picture.info.get("transparency")
         return Image.fromarray(pixels if clear is None else np.where(grey16 == clear, 255, pixels))
     if picture.mode in ("I", "F"):
-        raise UserError(f"{source}: pixels of 32 bits; save it with 8 or 16 bits a colour")
+        raise UserError(f"{source}: 32 bits per channel; save it with 8 or 16")
     if picture.has_transparency_data:
         rgba = picture.convert("RGBA")
         white = Image.new("RGBA", rgba.size, "white")

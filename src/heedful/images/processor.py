@@ -121,7 +121,7 @@ class ViTImageProcessor:
         if isinstance(images, str | Path | bytes) or not isinstance(images, Sequence):
             images = [images]
         if not images:
-            raise UserError("no picture given")
+            raise UserError("no image given")
         check_known("return_tensors", return_tensors, ("pt", "np"))
         pictures = cast("Sequence[OnePicture]", images)
         pixels = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
@@ -139,7 +139,7 @@ class ViTImageProcessor:
             return self.read(picture, source)
         if not hasattr(picture, "has_transparency_data"):
             kind = type(picture).__name__
-            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a picture of Pillow")
+            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a Pillow image")
         try:
             flat = opaque_picture(picture, source, channels=self.channels)
         except UserError:

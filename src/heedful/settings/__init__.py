@@ -1,4 +1,4 @@
-"""Settings of the commands: one sentence each, which is also the help of the command line."""
+"""Settings of the commands. The docstring of a setting is also its help on the command line."""
 
 from heedful.settings.answers import OutputSettings, PredictSettings
 from heedful.settings.data import (

@@ -9,7 +9,7 @@ from heedful.errors import UserError, check_known
 from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out
 
 Aggregation = Literal["first", "average", "max"]
-"""What decides a word's tag."""
+"""How the tags of a word's pieces give the word's tag."""
 _MOST_TEXTS = 1000
 """Maximum number of texts generated for one input; all are held in memory."""
 _MOST_TARGETS = 1000

@@ -124,7 +124,7 @@ def consistent_value(
     if value is not None and other is not None and value != other:
         raise UserError(
             f"{files.config_path} says {key} {value}, {TOKENIZER_JSON} beside it says "
-            f"{compiled_key} {other}; mend one of them"
+            f"{compiled_key} {other}; correct one of them"
         )
     return other if value is None else value
 

@@ -229,7 +229,7 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
             f"--teacher: train {task.name} cannot learn from a teacher with these options"
         )
     if task.teacher_output == "texts":
-        why = "is for scores; this teacher writes texts"
+        why = "is for teachers that give scores; this teacher generates texts"
         left_out(settings, ("temperature", "hidden_weight"), why)
     if task.teacher_output == "values" and settings.temperature is not None:
         raise UserError(

@@ -58,7 +58,7 @@ class BertEncoderDecoder(Model):
         if encoder.config.is_decoder:
             family = encoder.config.MODEL_TYPE
             raise UserError(
-                f"the encoder's config ({family}) has is_decoder; it must read both ways"
+                f"the encoder's config ({family}) has is_decoder; the encoder must be bidirectional"
             )
         if not decoder.config.add_cross_attention:
             raise UserError("the decoder's config needs is_decoder and add_cross_attention")
@@ -109,8 +109,8 @@ class BertEncoderDecoder(Model):
         vocab_sizes = [part.get_input_embeddings().num_embeddings for part in parts]
         if vocab_sizes[0] != vocab_sizes[1]:
             raise UserError(
-                f"{folder}: it writes with another vocabulary than it reads with, and has one "
-                "tokenizer; the model alone opens as heedful.BertEncoderDecoder"
+                f"{folder}: its encoder and decoder have vocabularies of different sizes, but one "
+                "tokenizer; heedful.BertEncoderDecoder loads the model alone"
             )
 
     def head_parameters(self) -> list[nn.Parameter]:
