@@ -92,7 +92,7 @@ def test_a_text_is_the_one_without_neighbours(search: dict[str, Any]) -> None:
     together = model.generate(ids, mask, search=options)
     for row, texts in enumerate(together):
         length = int(mask[row].sum())
-        (alone,) = model.generate(ids[row : row + 1, :length], search=options, numbers=[row])
+        (alone,) = model.generate(ids[row : row + 1, :length], search=options, item_seeds=[row])
         margin = min(text.margin for text in texts)
         assert margin < 0.05 or [text.tokens for text in texts] == [text.tokens for text in alone]
 

@@ -109,7 +109,7 @@ def in_batches(
         rows = [torch.tensor(texts[number]) for number in batch]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
         mask = ids != PAD
-        written = model.generate(ids, None if mask.all() else mask, search=search, numbers=batch)
+        written = model.generate(ids, None if mask.all() else mask, search=search, item_seeds=batch)
         found |= dict(zip(batch, written, strict=True))
     return [found[number] for number in range(len(texts))]
 

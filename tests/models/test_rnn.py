@@ -316,7 +316,7 @@ def test_draws_depend_on_the_number_of_the_item_alone() -> None:
     options = Search(eos_token_id=EOS, max_new_tokens=8, do_sample=True, num_return_sequences=3)
     four = model.generate(ids, mask, search=options)
     rows = torch.tensor([2, 0])
-    two = model.generate(ids[rows], mask[rows], search=options, numbers=[2, 0])
+    two = model.generate(ids[rows], mask[rows], search=options, item_seeds=[2, 0])
     assert [[text.tokens for text in item] for item in two] == [
         [text.tokens for text in four[row]] for row in (2, 0)
     ]

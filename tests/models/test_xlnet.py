@@ -120,7 +120,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a mask of queries": (
         {"attention_mask": torch.ones(B, S, S)},
-        r"must be \(2, 12\); perm_mask says more",
+        r"must be \(2, 12\); for other masks",
     ),
     "a mask of numbers": ({"attention_mask": IDS + 1}, "attention_mask holds values from"),
     "an order of another length": (
@@ -131,8 +131,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"target_mapping": torch.ones(B, 1, 3)},
         r"target_mapping has shape \(2, 1, 3\); it must be \(2, predictions, 12\)",
     ),
-    "two tokens in a row": ({"target_mapping": torch.ones(B, 1, S)}, "one 1 at most"),
-    "half a token": ({"target_mapping": torch.eye(S)[None, :2].expand(B, -1, -1) / 2}, "one 1 at"),
+    "two tokens in a row": ({"target_mapping": torch.ones(B, 1, S)}, "at most one 1"),
+    "half a token": (
+        {"target_mapping": torch.eye(S)[None, :2].expand(B, -1, -1) / 2},
+        "at most one 1",
+    ),
     "one token twice": (
         {"target_mapping": torch.eye(S)[None, [1, 1]].expand(B, -1, -1)},
         "one row",
@@ -140,7 +143,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "memory of fewer blocks": ({"mems": MEMORY[:1]}, "mems has 1 blocks; the model has 2"),
     "memory of another batch": (
         {"mems": (MEMORY[0], torch.zeros(3, 1, D))},
-        r"that of block 1 has shape \(3, 1, 16\); it must be \(3, 2, 16\)",
+        r"the memory of block 1 has shape \(3, 1, 16\); it must be \(3, 2, 16\)",
     ),
     "types of another length": ({"token_type_ids": IDS[:, :3]}, "token_type_ids has shape"),
     "types that are no integers": ({"token_type_ids": IDS.float()}, "token_type_ids has type"),

@@ -544,7 +544,7 @@ def test_every_name_of_utf_8_is_that_of_parquet(tmp_path: Path, name: str) -> No
     pq.write_table(pa.table({"text": ["a"], "label": ["x"]}), path)
     (record,) = read_records([path], ColumnSettings(encoding=name))
     assert record.text == "a"
-    with pytest.raises(UserError, match="--encoding is for text; Parquet says itself"):
+    with pytest.raises(UserError, match="--encoding is for text; a Parquet file"):
         read_records([path], ColumnSettings(encoding="latin-1"))
 
 

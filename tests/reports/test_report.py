@@ -245,5 +245,5 @@ def test_a_run_in_training_has_a_report(task: str, tmp_path: Path) -> None:
 
 def test_a_report_is_a_page(tmp_path: Path) -> None:
     assert path_of(tmp_path, tmp_path / "r.HTML") == tmp_path / "r.HTML"
-    with pytest.raises(UserError, match=r"r\.pdf: a report is an HTML page; end its \.html"):
+    with pytest.raises(UserError, match=r"r\.pdf: a report is an HTML page; end its name"):
         path_of(tmp_path, tmp_path / "r.pdf")

@@ -41,7 +41,7 @@ MEETING = (
     "readers",
     "checkpoints",
     "interop",
-    "judging",
+    "item_results",
     "explanation_target",
     "distillation",
     "task",

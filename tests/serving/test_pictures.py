@@ -110,7 +110,7 @@ def test_heedfuls_own_protocol_takes_base64_and_data_urls(run: Path, served: Any
         ("é", "expected the bytes of an image in base64"),
         ("", "empty"),
         (base64.b64encode(b"no picture").decode(), "not an image in a supported format"),
-        (base64.b64encode(PICTURE[:200]).decode(), "a broken picture"),
+        (base64.b64encode(PICTURE[:200]).decode(), "damaged image"),
     ],
 )
 def test_what_is_no_picture(served: Any, inputs: str, message: str) -> None:

@@ -109,7 +109,7 @@ def _evaluate(
             for _ in answered:
                 pass
         else:
-            predictions_file.write(predictor.task.judge(), answered)
+            predictions_file.write(predictor.task.item_scorer(), answered)
         scores = evaluation.scores()
         if baseline is not None:
             scores["wider"] = baseline.scores()
@@ -159,14 +159,14 @@ class _Baseline:
         self._changed = 0
         # Vectors and other numbers always differ in some digit, so changes are not counted.
         self._counts = "embed" not in predictor.task.abilities
-        self._judge = predictor.task.judge()
+        self._scorer = predictor.task.item_scorer()
 
     def compare(self, answered: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Yield the int8 predictions, and count those that differ from the baseline's."""
         for number, (pair, (answer, _)) in enumerate(zip(answered, self._evaluation, strict=True)):
             if not number and self._counts:
-                (judgement,) = self._judge.judged([pair])
-                self._counts = judgement.correct is not None
+                (result,) = self._scorer.results([pair])
+                self._counts = result.correct is not None
             self._changed += self._counts and pair[0].plain() != answer.plain()
             yield pair
 

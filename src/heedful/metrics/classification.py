@@ -29,7 +29,7 @@ class ClassificationScores:
         self.labels = list(labels)
         self.multi_label = multi_label
         self.threshold = threshold
-        self._items = self._right = 0
+        self._items = self._correct = 0
         size = len(self.labels)
         # Single-label: the confusion matrix, (C, C). Multi-label: true positives, false positives
         # and false negatives of each label, (3, C).
@@ -56,7 +56,7 @@ class ClassificationScores:
         probabilities, targets = probabilities.cpu(), targets.cpu()
         if self.multi_label:
             predicted, true = (probabilities >= self.threshold).numpy(), targets.bool().numpy()
-            self._right += int((predicted == true).all(1).sum())
+            self._correct += int((predicted == true).all(1).sum())
             for counts, cases in zip(
                 self._counts, (predicted & true, predicted & ~true, true & ~predicted), strict=True
             ):
@@ -64,10 +64,10 @@ class ClassificationScores:
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
         confidence, predicted = (part.numpy() for part in probabilities.double().max(1))
-        right = predicted == targets.numpy()
-        self._right += int(right.sum())
+        correct = predicted == targets.numpy()
+        self._correct += int(correct.sum())
         np.add.at(self._counts, (targets.numpy(), predicted), 1)
-        self._calibration.update(confidence, right)
+        self._calibration.update(confidence, correct)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all items added so far, ready for JSON.
@@ -103,7 +103,7 @@ class ClassificationScores:
         scored = range(size) if self.multi_label else cells.seen()
         scores = {
             "items": self._items,
-            "accuracy": self._right / self._items,
+            "accuracy": self._correct / self._items,
             "macro_f1": float(precision_recall_f1(cells, scored, average="macro")[2]),
         }
         if self.multi_label:

@@ -237,7 +237,7 @@ class Model(nn.Module, ABC):
         """Number of blocks `keep_blocks` can choose from, per stack; 0 if it cannot choose."""
         return 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, in the given order. Applies to both stacks if there are two.
 
         Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError, check_known, join_names
-from heedful.judging import AnyJudge, Judgement
+from heedful.item_results import AnyItemScorer, ItemResult
 from heedful.metrics.generation import bleu_tokenizer_signature, paired_tests
 from heedful.metrics.measures import LOWER_IS_BETTER, Statistics
 from heedful.metrics.resampling import differences, mcnemar, point_estimates
@@ -90,8 +90,8 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
             f"{names[0]} is a run of {tasks[0].name} and {names[1]} one of {tasks[1].name}: "
             "only runs of one task can be compared"
         )
-    judges = [task.judge() for task in tasks]
-    labels = [set(judge.labels) for judge in judges]
+    scorers = [task.item_scorer() for task in tasks]
+    labels = [set(scorer.labels) for scorer in scorers]
     for name, only in ((names[0], labels[0] - labels[1]), (names[1], labels[1] - labels[0])):
         if only:
             raise UserError(
@@ -106,7 +106,7 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
             f"the same scores can be compared. {names[0]}: {tasks[0].model_card()} {names[1]}: "
             f"{tasks[1].model_card()}"
         )
-    cuts = [bleu_tokenizer_signature(judge.text_metrics) for judge in judges]
+    cuts = [bleu_tokenizer_signature(scorer.text_metrics) for scorer in scorers]
     if cuts[0] != cuts[1]:
         raise UserError(
             f"BLEU splits the texts of {names[0]} by {cuts[0]} and those of {names[1]} by {cuts[1]}"
@@ -120,19 +120,19 @@ class PairedResults:
     Memory grows by a few numbers per item, and by the generated texts.
 
     Args:
-        judges: the task's judge of each run.
+        scorers: the task's scorer of each run.
         metric: the score to base the conclusion on, if given.
         usual: the default of ``metric``. If the data lacks this score, the first score is used.
     """
 
     def __init__(
         self,
-        judges: tuple[AnyJudge, AnyJudge],
+        scorers: tuple[AnyItemScorer, AnyItemScorer],
         metric: str | None = None,
         *,
         usual: str | None = None,
     ) -> None:
-        self.judges = judges
+        self.scorers = scorers
         self.metric = metric
         self.usual = usual
         self.items = self.items_that_differ = 0
@@ -141,7 +141,7 @@ class PairedResults:
         self._texts: tuple[list[str], list[str], list[str]] = ([], [], [])
         self._lost, self._gained = TopK[Changed](SHOWN), TopK[Changed](SHOWN)
 
-    def update(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
+    def update(self, pairs: Iterable[tuple[ItemResult, ItemResult]]) -> None:
         """Add the answers of both runs to each item.
 
         Raises:
@@ -151,23 +151,21 @@ class PairedResults:
         for first, second in pairs:
             self._add(first, second)
             if self.metric is not None and self.items == 1:
-                known = point_estimates(self.judges[0].aggregate, self.columns[0])
+                known = point_estimates(self.scorers[0].aggregate, self.columns[0])
                 check_known("metric", self.metric, known)
 
-    def _add(self, first: Judgement, second: Judgement) -> None:
+    def _add(self, first: ItemResult, second: ItemResult) -> None:
         if first.texts != second.texts:
             raise UserError(
                 f"item {self.items + 1} of the two runs is not the same text: they cut the data "
                 "differently, by another vocabulary or --max-length, and cannot be compared"
             )
         number, self.items = self.items, self.items + 1
-        for judgement, counts, right in zip(
-            (first, second), self._counts, self._right, strict=True
-        ):
-            counts.extend(judgement.statistics)
-            if judgement.correct is not None:
-                right.append(judgement.correct)
-        if self.judges[0].text_metrics:
+        for result, counts, right in zip((first, second), self._counts, self._right, strict=True):
+            counts.extend(result.statistics)
+            if result.correct is not None:
+                right.append(result.correct)
+        if self.scorers[0].text_metrics:
             for texts, text in zip(
                 self._texts, (first.answer, second.answer, first.truth), strict=True
             ):
@@ -221,10 +219,10 @@ class PairedResults:
         )
 
     def _test_scores(self, seed: int) -> dict[str, Verdict]:
-        measures = [judge.aggregate for judge in self.judges]
+        measures = [scorer.aggregate for scorer in self.scorers]
         *systems, references = self._texts
         by_text = (
-            paired_tests(self.judges[0].text_metrics, systems, references, seed=seed)
+            paired_tests(self.scorers[0].text_metrics, systems, references, seed=seed)
             if systems[0] != systems[1]
             else {}
         )
@@ -275,7 +273,7 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
     )
 
 
-def _changed(first: Judgement, second: Judgement, change: float) -> Changed:
+def _changed(first: ItemResult, second: ItemResult, change: float) -> Changed:
     return Changed(
         where=first.where,
         texts={

@@ -20,7 +20,7 @@ from heedful.device_transfer import copy_to_device
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, count_of, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.pictures import Picture
@@ -40,7 +40,7 @@ from heedful.task import (
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import label as label_target
-from heedful.tasks.judges import decisions as judges
+from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.modalities import Modality
 from heedful.tasks.modalities.pictures import Pictures, shift_of
 from heedful.tasks.modalities.texts import Texts
@@ -291,10 +291,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         counter = metrics.ClassificationScores(self.labels, multi_label=self.multi_label)
         return Counting(counter, partial(_count, self))
 
-    def judge(self) -> Judge[Prediction, Item]:
-        """Return the judge of its answers."""
-        make_judge = judges.several_labels if self.multi_label else judges.one_label
-        return make_judge(self.labels)
+    def item_scorer(self) -> ItemScorer[Prediction, Item]:
+        """Return the scorer of its answers."""
+        make_scorer = item_scorers.several_labels if self.multi_label else item_scorers.one_label
+        return make_scorer(self.labels)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

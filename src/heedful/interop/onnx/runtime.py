@@ -375,7 +375,7 @@ class OnnxGenerator:
         token_type_ids: Tensor | None = None,
         *,
         search: Search,
-        numbers: Sequence[int] | None = None,
+        item_seeds: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Generate a text for each input, or continue the input; see ``models/generation.py``."""
@@ -383,14 +383,14 @@ class OnnxGenerator:
         encoded = self.encode(_complete(input_ids, attention_mask, token_type_ids))
         decoder: Any = _Decoder(self)
         if encoded is None:
-            return generation.generate(decoder, input_ids, attention_mask, search, None, numbers)
+            return generation.generate(decoder, input_ids, attention_mask, search, None, item_seeds)
         if isinstance(self._model, Transformer | RnnSearch):
             search = search_options(search, self.config)
             start = self.config.decoder_start_token_id
         else:
             start = self._model.decoder_start_token_id
         first = torch.full((len(input_ids), 1), start)
-        return generation.generate(decoder, first, None, search, encoded, numbers)
+        return generation.generate(decoder, first, None, search, encoded, item_seeds)
 
 
 class _Decoder:
