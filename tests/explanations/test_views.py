@@ -131,7 +131,7 @@ def test_tokens_are_chosen_by_keyboard_and_read_out(chromium: Browser) -> None:
     explanation = classified()
     opened(chromium, explanation, "heads")
     assert texts(chromium, "#numbers-caption") == [
-        "Where each token looks most: layer 4, mean of 6 heads"
+        "What each token attends to most: layer 4, mean of 6 heads"
     ]
     chromium.driver.execute_script("document.querySelector('.rows [tabindex=\"0\"]').focus()")
     press(chromium, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
@@ -226,7 +226,9 @@ def test_a_thumbnail_is_enlarged(chromium: Browser) -> None:
     chromium.driver.execute_script("document.querySelector('.thumbnail[tabindex=\"0\"]').focus()")
     press(chromium, Keys.ARROW_UP, Keys.ARROW_RIGHT, Keys.ENTER)
     assert find(chromium, "#tab-heads").get_attribute("aria-selected") == "true"
-    assert texts(chromium, "#numbers-caption") == ["Where each token looks most: layer 3, head 2"]
+    assert texts(chromium, "#numbers-caption") == [
+        "What each token attends to most: layer 3, head 2"
+    ]
 
 
 def test_the_text_is_shaded_by_one_token(chromium: Browser) -> None:

@@ -99,7 +99,7 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:
     data.write_text(f"text,label\n{long},animal\n{long},animal\nthe cat,animal\n", "utf-8")
     said = text_of(heedful.report(LATEST / "classify", data, long_text="head").html)
     assert "at most 1,500 tokens, the longest has 1,500" in said
-    assert "2 of 3 were cut: 2,940 tokens were not read" in said
+    assert "2 of 3 were truncated: 2,940 tokens were not read" in said
 
 
 def test_each_bar_of_lengths_has_as_many_of_them(tmp_path: Path) -> None:
