@@ -51,7 +51,7 @@ def test_ranges_of_distances_are_those_of_the_reference(reach: int, most: int, l
     apart = torch.arange(1 - length, length)
     ranges = theirs.make_log_bucket_position(apart, reach, most).long()
     expected = torch.clamp(ranges + reach, 0, 2 * reach - 1)
-    assert Distances(reach, 8, most=most - 1).rows(length).tolist() == expected.tolist()
+    assert Distances(reach, 8, max_distance=most - 1).rows(length).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("queries", [1, 3, 5])

@@ -186,7 +186,7 @@ def _add_convolution(
     parts = torch.split(source[: sum(sizes)], sizes)
     convolved = torch.cat(
         [
-            convolution.see(part.view(group.size, group.length, -1)).flatten(0, 1)
+            convolution.convolve(part.view(group.size, group.length, -1)).flatten(0, 1)
             for part, group in zip(parts, groups, strict=True)
         ]
     )

@@ -249,7 +249,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             ids = ranks.gathered(_tokens_first(ids, mask), _NO_TOKEN)
         shared = _shared(ids)  # (P, P)
         shared = copy_to_device(shared, first.device)
-        loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
+        loss = losses.in_batch_contrastive(first, second, shared=shared, scale=self.scale)[0]
         # Each rank computed the loss of the pairs of all ranks.
         return loss if batch.replicas > 1 else loss / ranks.size()
 

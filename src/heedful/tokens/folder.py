@@ -159,10 +159,10 @@ def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -
     return usual or (is_generic and second_type > 0)
 
 
-def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
+def input_names(*, types: bool, usual: bool) -> dict[str, Any]:
     """Return the entry for token types in a file; empty if they are the class's default."""
-    names = ["input_ids", *([TYPES] if told else []), "attention_mask"]
-    return {} if told == usual else {"model_input_names": names}
+    names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
+    return {} if types == usual else {"model_input_names": names}
 
 
 def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from heedful.models.xlnet.config import XLNetConfig
 class Targets(NamedTuple):
     """The predicted tokens."""
 
-    places: Tensor
+    positions: Tensor
     """Position of each predicted token in its segment. Shape (B, P), int64."""
     real: Tensor
     """False for an empty row of the mapping, which predicts nothing. Shape (B, P)."""
@@ -267,7 +267,7 @@ def mask_of(
         content = torch.ones(1, 1, 1, dtype=torch.bool, device=device)
     else:
         rows = allowed.expand(batch, length, keys)
-        query = rows.take_along_dim(targets.places[..., None], 1) & targets.real[..., None]
+        query = rows.take_along_dim(targets.positions[..., None], 1) & targets.real[..., None]
     return torch.cat([content.expand(batch, length, keys), query], 1)[:, None]
 
 
@@ -321,13 +321,13 @@ def relations_of(
         types = token_type_ids.expand(batch, -1)
         query_types = types
         if targets is not None:
-            query_types = torch.cat([types, types.gather(1, targets.places)], 1)
+            query_types = torch.cat([types, types.gather(1, targets.positions)], 1)
         key_types = F.pad(types, (memory, 0))
         differs = (query_types[:, :, None] != key_types[:, None])[:, None]
     return Relations(
         vectors=vectors,
         other_segment=differs,
-        query_positions=None if targets is None else targets.places,
+        query_positions=None if targets is None else targets.positions,
         segment_ids=types,
         token_mask=real,
         full_attention=whole and targets is None and not memory and not config.bi_data,
