@@ -45,7 +45,7 @@ AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
 """What a run supports: generating text, continuing its input, a forced prefix of the output, word
-alignments, embeddings, filling masks, picture input. Most runs support none or few of them."""
+alignments, embeddings, filling masks, image input. Most runs support none or few of them."""
 
 Forward = Callable[..., Any]
 """A model, or a function with the signature of its forward pass."""

@@ -1,4 +1,4 @@
-"""Pictures are opened as people see them, and what is none is refused in one line."""
+"""Images are opened as people see them, and what is none is refused in one line."""
 
 import io
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.images import opening
-from heedful.images.opening import open_picture, read_bytes
+from heedful.images.opening import open_image, read_bytes
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
 RED, GREEN = (200, 0, 0), (0, 200, 0)
@@ -32,7 +32,7 @@ def _two() -> Image.Image:
 
 
 def _pixels(content: bytes, channels: int = 3) -> list[object]:
-    picture = open_picture(content, "it", channels=channels)
+    picture = open_image(content, "it", channels=channels)
     return np.asarray(picture).tolist()
 
 
@@ -74,7 +74,7 @@ def test_deep_pixels_are_rounded() -> None:
         Image.frombytes("I;16B", (256, 256), between.astype(">u2").tobytes()),  # of some TIFFs
     ):
         rounded = [round(number / 257) for number in range(65536)]
-        flat = open_picture(_bytes(picture, "TIFF"), "it", channels=1)
+        flat = open_image(_bytes(picture, "TIFF"), "it", channels=1)
         assert np.asarray(flat).ravel().tolist() == rounded
 
 
@@ -126,7 +126,7 @@ def test_what_is_no_picture(content: bytes, message: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserError, match=message) as caught:
-            open_picture(content, "it")
+            open_image(content, "it")
     assert "\n" not in str(caught.value)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.serving.inside import client_of, loaded, service_of
 
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import explain, openai, runs, tei_shapes
@@ -267,7 +267,7 @@ def test_a_turn_has_few_records_of_few_characters() -> None:
         1,
         1,
     ]
-    pictures = [Picture(content=b"", source="picture 1")] * 3
+    pictures = [ImageRecord(content=b"", source="picture 1")] * 3
     assert [len(part) for part in limits.split_into_turns(pictures)] == [1, 1, 1]
     assert list(limits.split_into_turns([])) == []
     parts = [record for part in limits.split_into_turns([*short, *long]) for record in part]

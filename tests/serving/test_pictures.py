@@ -1,4 +1,4 @@
-"""Pictures over HTTP: their bytes as clients send them, or base64; never a file of the server."""
+"""Images over HTTP: their bytes as clients send them, or base64; never a file of the server."""
 
 import asyncio
 import base64

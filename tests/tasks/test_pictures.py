@@ -1,4 +1,4 @@
-"""Pictures go through training, evaluation and answers as texts do."""
+"""Images go through training, evaluation and answers as texts do."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.exact import assert_same_bits
 import heedful
 from heedful import cli, files
 from heedful.batches import Draw
-from heedful.batches.pictures import shift_images
+from heedful.batches.images import shift_images
 from heedful.compiled.int8 import is_supported
 from heedful.compiled.kernels import encoder_kernel
 from heedful.errors import UserError

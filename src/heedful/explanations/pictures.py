@@ -53,7 +53,7 @@ def save_picture(explanation: Explanation, path: Path) -> None:
     Raises:
         UserError: matplotlib is not installed, or the text is too long to draw.
     """
-    patches = explanation.sides[0].picture
+    patches = explanation.sides[0].patches
     if patches is not None:
         panels = overlay_panels(explanation, patches, _layers, (FOR, AGAINST))
         _save_panels(panels, _IMAGE_PANEL_WIDTH, explanation, path)

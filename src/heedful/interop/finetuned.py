@@ -35,7 +35,7 @@ def read_record(folder: Path) -> RunRecord | None:
     if head == "seq2seq" and model_type != "encoder-decoder":
         return None  # a translation model without the tokenizers that `marian` requires
     model: Model = load_model(folder, memory_map=True, require_all_weights=True)
-    if family.reads == "pictures":
+    if family.reads == "images":
         task, goal = _classify(folder, model, None)
         if task != "classify":
             raise UserError(

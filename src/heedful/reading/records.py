@@ -29,6 +29,7 @@ from heedful.reading.fields import (
     read_text,
     unique,
 )
+from heedful.reading.images import fingerprint_of
 from heedful.reading.json_objects import read_objects, unit_of
 from heedful.reading.lines import (
     STDIN,
@@ -38,7 +39,6 @@ from heedful.reading.lines import (
     read_lines,
     source_name,
 )
-from heedful.reading.pictures import fingerprint_of
 from heedful.settings import ColumnSettings
 
 Text = str | tuple[str, str]

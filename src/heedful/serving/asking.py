@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from heedful.errors import unknown_name
 from heedful.reading import Text
-from heedful.serving.pictures import records_of
+from heedful.serving.images import records_of
 from heedful.serving.problem import Problem
 from heedful.serving.service import ServedRun, Service
 from heedful.serving.wire import JsonRoute

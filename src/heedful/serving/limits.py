@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from heedful.errors import UserError
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.serving.problem import Problem
 from heedful.settings import PredictSettings, ServeSettings
 from heedful.tokens import TranslationTokenizer
@@ -102,7 +102,7 @@ def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
 
 
 def num_characters(items: Sequence[Any]) -> int:
-    """Return the total number of characters. An item without text, such as a picture, counts 1."""
+    """Return the total number of characters. An item without text, such as an image, counts 1."""
     return sum(max(1, _count_characters(item)) for item in items)
 
 
@@ -201,7 +201,7 @@ def too_many_tokens(most: float) -> Problem:
 def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
     """Split the items of a request into parts. Other requests take turns between two parts.
 
-    A picture is a part of its own: a few kilobytes can be 50 million pixels.
+    An image is a part of its own: a few kilobytes can be 50 million pixels.
     """
     start = size = 0
     for index, item in enumerate(items):
@@ -217,7 +217,7 @@ def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
 
 
 def _turn_size(item: Any) -> int:
-    return _CHARACTERS_PER_TURN if isinstance(item, Picture) else _count_characters(item)
+    return _CHARACTERS_PER_TURN if isinstance(item, ImageRecord) else _count_characters(item)
 
 
 def _count_tokens(text: str, tokenizer: Any) -> int:
@@ -232,7 +232,7 @@ def _count_tokens(text: str, tokenizer: Any) -> int:
 
 
 def _texts(item: Any) -> list[str]:
-    """Return the texts of an item; a picture has none."""
+    """Return the texts of an item; an image has none."""
     if isinstance(item, str):
         return [item]
     named = (getattr(item, name, None) for name in _TEXTS)

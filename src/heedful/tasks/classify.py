@@ -23,7 +23,7 @@ from heedful.explanation_target import Answered, ExplanationTarget, OutputActiva
 from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
 from heedful.task import (
     Ability,
@@ -42,11 +42,11 @@ from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import label as label_target
 from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.modalities import Modality
-from heedful.tasks.modalities.pictures import Pictures, shift_of
+from heedful.tasks.modalities.images import Images, shift_of
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import check_outputs, encode_training_records
 
-Item = Record | Picture
+Item = Record | ImageRecord
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
@@ -54,7 +54,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IG
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classify(Task[Item, Tensor, Prediction]):
-    """Classifies texts or pictures into one label or several."""
+    """Classifies texts or images into one label or several."""
 
     name: ClassVar[str] = "classify"
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw"})
@@ -70,14 +70,14 @@ class Classify(Task[Item, Tensor, Prediction]):
     unknown."""
 
     pictures: bool = False
-    """Whether the inputs are pictures, not texts."""
+    """Whether the inputs are images, not texts."""
     shift: float = 0.0
-    """Maximum random shift of training pictures, as a share of the side length."""
+    """Maximum random shift of training images, as a share of the side length."""
 
     @property
     def modality(self) -> Modality:
         """The input modality."""
-        return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
+        return Images(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
 
     @property
     def example(self) -> str:
@@ -94,16 +94,16 @@ class Classify(Task[Item, Tensor, Prediction]):
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Item]:
-        """Stream the rows of tables, or the pictures of folders."""
+        """Stream the rows of tables, or the images of folders."""
         return self.modality.read(paths, columns, labelled=labelled)
 
     def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
-        """Make records from texts, pairs or pictures."""
+        """Make records from texts, pairs or images."""
         return self.modality.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, two texts, or a picture."""
+        """A text, two texts, or an image."""
         return self.modality.inputs
 
     @classmethod
@@ -116,7 +116,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         columns, options = recipe.columns, recipe.options
         assert isinstance(options, ClassifySettings)
         pictures, pairs = columns.format == "images", columns.text_pair is not None
-        shift = picture_options(options, pictures=pictures)
+        shift = image_options(options, images=pictures)
         modality = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).modality
         records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
@@ -273,7 +273,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
-            picture=record.file if isinstance(record, Picture) else None,
+            picture=record.file if isinstance(record, ImageRecord) else None,
         )
 
     def explanation_target(
@@ -317,13 +317,13 @@ def _count(
     scores.update(label_scores.view(len(answers), num_labels), truth)
 
 
-def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
-    """Return the maximum shift of pictures as a share of their side; 0 for texts.
+def image_options(options: ClassifySettings, *, images: bool) -> float:
+    """Return the maximum shift of images as a share of their side; 0 for texts.
 
     Raises:
-        UserError: a picture option is given for texts.
+        UserError: an image option is given for texts.
     """
-    if pictures:
+    if images:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
     left_out(options, names, "is for images: give --format images too")

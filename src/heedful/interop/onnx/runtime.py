@@ -98,11 +98,11 @@ def open_model(
     if ENCODER in graphs or source.generates:
         return OnnxGenerator(source.model, graphs)
     if source.reads_images:
-        return OnnxPictures(source.model, graphs[MODEL])
+        return OnnxImageModel(source.model, graphs[MODEL])
     return OnnxEncoder(source.model, graphs[MODEL])
 
 
-class OnnxPictures:
+class OnnxImageModel:
     """An image model with a head.
 
     Args:
@@ -119,7 +119,7 @@ class OnnxPictures:
         return self._session(batch)
 
     def __call__(self, pixel_values: Tensor) -> Output:
-        """Compute the output of the model's ``forward``; see ``models/pictures.py``."""
+        """Compute the output of the model's ``forward``; see ``models/images.py``."""
         return _as_output(self._session({"pixel_values": pixel_values}), None)
 
 
@@ -435,5 +435,5 @@ def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[st
     }
 
 
-OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxGenerator
+OnnxModel: TypeAlias = OnnxEncoder | OnnxImageModel | OnnxGenerator
 """A replacement for a model, computed from graphs."""

@@ -69,7 +69,7 @@ for name, array in compute(open_graph("model"), {rows}).items():
     print(name, array.shape)
 """
 
-_PICTURES = """\
+_IMAGES = """\
 from PIL import Image
 from heedful import ViTImageProcessor
 
@@ -129,7 +129,7 @@ ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_to
 def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
     """Write ``README.md``: the inputs and outputs of each graph, and an example program."""
     record = source.record
-    what = "picture" if source.reads_images else "text"
+    what = "image" if source.reads_images else "text"
     lines = [
         f"# A run of {record.task} as {engine.name}",
         "",
@@ -182,7 +182,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             text="tokenizer.target.decode([id for id in generated[1:] if id != generated[0]])",
         )
     if source.reads_images:
-        return _PICTURES.format(engine=engine.code)
+        return _IMAGES.format(engine=engine.code)
     if source.generates:
         body: Any = model.body
         heads = [block.attention.self for block in body.encoder.blocks]

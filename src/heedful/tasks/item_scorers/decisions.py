@@ -7,7 +7,7 @@ from heedful.metrics import measures
 from heedful.metrics.answers import compare
 from heedful.reading import Record
 from heedful.reading.choices import Choices
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.reading.squad import Question
 from heedful.scripts import is_unspaced
 from heedful.tasks.answers.candidates import SpanAnswer
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from heedful.tasks.choose import Choice
 
 
-def one_label(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | Picture]":
+def one_label(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | ImageRecord]":
     """Score answers of a single-label classifier."""
     indices = {label: float(index) for index, label in enumerate(labels)}
 
-    def result_of(answer: "Prediction", record: Record | Picture) -> ItemResult:
+    def result_of(answer: "Prediction", record: Record | ImageRecord) -> ItemResult:
         assert isinstance(answer.label, str)
         assert answer.score is not None
         (truth,) = record.labels or ("",)
@@ -43,10 +43,10 @@ def one_label(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | Pictu
     )
 
 
-def several_labels(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | Picture]":
+def several_labels(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | ImageRecord]":
     """Score answers of a multi-label classifier, with a separate decision for each label."""
 
-    def result_of(answer: "Prediction", record: Record | Picture) -> ItemResult:
+    def result_of(answer: "Prediction", record: Record | ImageRecord) -> ItemResult:
         truth = sorted(set(labels).intersection(record.labels or ()))
         hits = [(label in truth) == (label in answer.label) for label in labels]
         confidences = [max(score, 1 - score) for score in answer.scores.values()]

@@ -25,7 +25,7 @@ def check_pixels(pixels: Tensor, config: ViTConfig, *, other_sizes: bool) -> tup
         UserError: the number of channels, the dtype or the size is wrong, or an image is smaller
             than a patch.
     """
-    shape, (rows, columns) = tuple(pixels.shape), config.picture
+    shape, (rows, columns) = tuple(pixels.shape), config.input_size
     if len(shape) != 4 or shape[1] != config.num_channels:
         raise UserError(
             f"pixel_values has shape {shape}; it must be (batch, {config.num_channels}, {rows}, "
