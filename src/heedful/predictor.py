@@ -112,8 +112,8 @@ class Predictor:
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the compiled model: its weights are packed for this machine and cannot be stored."""
-        left_out = ("_compiled", "_compiled_of", "_structure")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        omitted = ("_compiled", "_compiled_of", "_structure")
+        return {name: value for name, value in vars(self).items() if name not in omitted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

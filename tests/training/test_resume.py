@@ -221,7 +221,7 @@ def test_a_run_that_learns_in_another_order_is_refused(
     known: bool, tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: not known)
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(MemoryError):
@@ -233,12 +233,12 @@ def test_a_run_that_learns_in_another_order_is_refused(
         (checkpoint / steps.STATE).write_text(json.dumps(state))
         (checkpoint / files.MANIFEST).unlink()
         files.write_manifest(checkpoint)
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: known)
     with pytest.raises(
         UserError, match=r"step-3: written by another version .* another order; .*over"
     ):
         run(tiny_model, colours, out, resume=True)
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: not known)
     run(tiny_model, colours, out, resume=True)
 
 

@@ -20,7 +20,7 @@ from heedful.errors import UserError, count_of, message_of
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
-from heedful.settings import ColumnSettings, OutputSettings, left_out
+from heedful.settings import ColumnSettings, OutputSettings, refuse_options
 from heedful.task import WARNING_SAMPLE, Say, Start
 from heedful.training import ranks
 from heedful.training.progress import counted
@@ -61,7 +61,7 @@ def evaluate(
             is one of the data files.
         KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
-    say = ranks.said_once(say)
+    say = ranks.on_first_rank(say)
     with ranks.failing_together():
         data = files_of(data)
         if predictions_file is not None:
@@ -187,7 +187,7 @@ def labelled_records(
     Raises:
         UserError: the files are wrong, or an option has no effect on scores.
     """
-    left_out(predictor.settings, _UNSCORED, "has no effect on scores")
+    refuse_options(predictor.settings, _UNSCORED, "has no effect on scores")
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )

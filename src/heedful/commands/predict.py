@@ -98,7 +98,7 @@ def predict_files(
         KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
     assert output.out is not None
-    say = ranks.said_once(say)
+    say = ranks.on_first_rank(say)
     with ranks.failing_together():
         asked = replace(asked, input=files_of(asked.input))
         names = names_of(output.out, asked.input, asked.files, plain=asked.plain)

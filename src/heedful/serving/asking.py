@@ -111,7 +111,7 @@ def _is_type(part: int | str) -> bool:
     return isinstance(part, str) and (part in _TYPES or "[" in part)
 
 
-def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
+def with_api_names(problem: Problem, names: Mapping[str, str]) -> Problem:
     """Return the problem with heedful's option names replaced by the protocol's.
 
     Args:

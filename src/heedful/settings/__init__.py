@@ -18,7 +18,13 @@ from heedful.settings.python import (
     TrainOptions,
     checked_options,
 )
-from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range, left_out
+from heedful.settings.ranges import (
+    AnswerPrecision,
+    LongText,
+    PrecisionName,
+    in_range,
+    refuse_options,
+)
 from heedful.settings.scoring import BleuTokenize, ScoreSettings
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
@@ -89,5 +95,5 @@ __all__ = [
     "checked_value",
     "checked_values",
     "in_range",
-    "left_out",
+    "refuse_options",
 ]

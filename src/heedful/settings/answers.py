@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.errors import UserError, check_known
-from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range, refuse_options
 
 Aggregation = Literal["first", "average", "max"]
 """How the tags of a word's pieces give the word's tag."""
@@ -140,4 +140,4 @@ class OutputSettings:
         what = "a whole number of at least 1"
         in_range("shard_size", self.shard_size, 1, math.inf, what=what)
         if self.out is None:
-            left_out(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")
+            refuse_options(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")

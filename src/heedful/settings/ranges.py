@@ -26,7 +26,7 @@ def in_range(name: str, value: float | str | None, low: float, high: float, *, w
         raise UserError(f"{option_of(name)} {value}: must be {what}")
 
 
-def left_out(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:
+def refuse_options(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:
     """Refuse options that would have no effect, unless they have their default values.
 
     Args:

@@ -24,7 +24,7 @@ from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.images import ImageRecord
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, refuse_options
 from heedful.task import (
     Ability,
     Forward,
@@ -175,7 +175,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        for first, second in alike(self.labels):
+        for first, second in lookalike_labels(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
         return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
@@ -326,7 +326,7 @@ def image_options(options: ClassifySettings, *, images: bool) -> float:
     if images:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
-    left_out(options, names, "is for images: give --format images too")
+    refuse_options(options, names, "is for images: give --format images too")
     return 0.0
 
 
@@ -364,7 +364,7 @@ def _stripped(label: str, known_labels: Container[str]) -> str:
     return label if label in known_labels else label.strip()
 
 
-def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+def lookalike_labels(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs of labels that differ only in case, spacing or quotes, or are the same number.
 
     A CSV file with a space before a quote keeps the quotes in the value: ``a text, "label"``.

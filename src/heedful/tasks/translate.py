@@ -41,7 +41,7 @@ from heedful.settings import (
     PredictSettings,
     ScoreSettings,
     TranslateSettings,
-    left_out,
+    refuse_options,
 )
 from heedful.task import (
     Ability,
@@ -416,7 +416,9 @@ def _check_options(recipe: Recipe) -> None:
             raise UserError("--revision is for a model from a hub: give --model too")
         return
     options = [field.name for field in fields(TranslateSettings) if field.name != "max_ratio"]
-    left_out(recipe.options, options, "is for a model from scratch: leave out either it or --model")
+    refuse_options(
+        recipe.options, options, "is for a model from scratch: leave out either it or --model"
+    )
 
 
 def _checkpointing_error() -> UserError:

@@ -107,18 +107,18 @@ from heedful import load_tokenizer
 {engine}
 tokenizer = load_tokenizer(".")
 names = ("encoder_model", "decoder_model", "decoder_with_past_model")
-read, start, go_on = map(open_graph, names)
+encode, decode_first, decode_next = map(open_graph, names)
 {ids}
 mask, generated = np.ones_like(ids), [{first}]
 inputs = {{"input_ids": ids, "attention_mask": mask{types}}}
-inputs = {{"encoder_hidden_states": compute(read, inputs)["last_hidden_state"]}}
-graph = start
+inputs = {{"encoder_hidden_states": compute(encode, inputs)["last_hidden_state"]}}
+graph = decode_first
 while len(generated) < {most} and generated[-1] != {end}:
     inputs |= {{"input_ids": np.array([generated[-1:]]), "encoder_attention_mask": mask}}
     outputs = compute(graph, inputs)
     generated.append(int(outputs.pop("logits")[0, -1].argmax()))
     inputs |= {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
-    graph = go_on
+    graph = decode_next
 print({text})
 """
 

@@ -25,8 +25,8 @@ from heedful.serving.asking import (
     RunName,
     first_error,
     for_each_run,
-    in_words,
     problems,
+    with_api_names,
 )
 from heedful.serving.problem import Problem
 from heedful.serving.service import ServedRun, Service
@@ -67,7 +67,7 @@ class Pipeline:
         try:
             content = await self.answer(service, served, body)
         except Problem as problem:
-            raise in_words(problem, self.names) from None
+            raise with_api_names(problem, self.names) from None
         return await reply(lambda: content, len(content))
 
 

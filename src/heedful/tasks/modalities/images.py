@@ -18,7 +18,7 @@ from heedful.models import FAMILIES
 from heedful.models.loading import load_model, read_config
 from heedful.models.model import Model
 from heedful.reading.images import ImageRecord, read_images
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, left_out
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, refuse_options
 from heedful.sources import resolve
 from heedful.task import Input, LengthLimit, Recipe, Start
 from heedful.tasks.modalities import LabelsOf
@@ -147,8 +147,8 @@ def _refuse(data: DataSettings, options: ClassifySettings) -> None:
     """Refuse options without effect on images or on a trained model."""
     if options.preset is None:
         why = "is for a model from scratch: give --preset too"
-        left_out(options, ("patch_size", "grey"), why)
-    left_out(data, ("max_length", "long_text"), "is for texts; leave it out")
+        refuse_options(options, ("patch_size", "grey"), why)
+    refuse_options(data, ("max_length", "long_text"), "is for texts; leave it out")
     if data.fresh_pooler:
         raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
 

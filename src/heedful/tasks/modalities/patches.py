@@ -45,7 +45,7 @@ def grid_of(patches: int, size: tuple[int, int]) -> tuple[int, int]:
 
 def covered(
     example: Example,
-    gone: NDArray[np.bool_],
+    removed: NDArray[np.bool_],
     *,
     reader: ViTImageProcessor,
     grid: tuple[int, int],
@@ -54,13 +54,15 @@ def covered(
 
     Args:
         example: an image.
-        gone: True for each patch to paint; the class token is ignored. Shape (T,).
+        removed: True for each patch to paint; the class token is ignored. Shape (T,).
         reader: the image processor, which defines the colour.
         grid: rows and columns of patches.
     """
     pixels = _pixels(example, reader).copy()
     height, width = reader.size[0] // grid[0], reader.size[1] // grid[1]
-    painted = gone[1:].reshape(grid).repeat(height, 0).repeat(width, 1)  # (Y, X), less at an edge
+    painted = (
+        removed[1:].reshape(grid).repeat(height, 0).repeat(width, 1)
+    )  # (Y, X), less at an edge
     area = pixels[:, : painted.shape[0], : painted.shape[1]]
     area[:, painted] = reader.neutral_colour[:, None]
     return replace(example, pixels=pixels.ravel())
