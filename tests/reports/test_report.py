@@ -62,7 +62,7 @@ def test_every_golden_run_is_reported(name: str, tmp_path: Path, english_alone: 
         if isinstance(value, float) and key != "tokens_per_second":
             assert f"{key} {value:.4f}" in said, key
     assert english_alone <= {"BLEU"}, "chinese.json lacks these"
-    assert "All were read whole" in said
+    assert "All were read completely" in said
     assert "The first answers" in said
     assert len(html) < LARGEST
     assert not re.search(r'(src|href)="(?!data:|#)', html)

@@ -188,7 +188,7 @@ def predict(
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = Predictor.load(run, predicting)
-        asked = command.PredictRequest(
+        request = command.PredictRequest(
             texts=texts,
             input=input or (),
             context=context,
@@ -200,9 +200,9 @@ def predict(
             plain=plain,
         )
         if output.out is None:
-            command.predict(run, predictor, asked, show=show, say=say)
+            command.predict(run, predictor, request, show=show, say=say)
         else:
-            command.predict_files(run, predictor, asked, output, say=say)
+            command.predict_files(run, predictor, request, output, say=say)
 
 
 def score(

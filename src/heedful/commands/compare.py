@@ -47,7 +47,7 @@ def compare(
     for path in files_of(data):
         if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
             raise UserError(f"--data {path}: both runs read the data, so it must be a file")
-    pairing = PairedResults(scorers, metric, usual=tasks[0].metrics()[0])
+    pairing = PairedResults(scorers, metric, default_metric=tasks[0].metrics()[0])
     with ExitStack() as stack:
         results: list[Iterator[ItemResult]] = [
             scorer.results(

@@ -122,7 +122,8 @@ class PairedResults:
     Args:
         scorers: the task's scorer of each run.
         metric: the score to base the conclusion on, if given.
-        usual: the default of ``metric``. If the data lacks this score, the first score is used.
+        default_metric: default of ``metric``. If the data lacks this score, the first score is
+            used.
     """
 
     def __init__(
@@ -130,14 +131,14 @@ class PairedResults:
         scorers: tuple[AnyItemScorer, AnyItemScorer],
         metric: str | None = None,
         *,
-        usual: str | None = None,
+        default_metric: str | None = None,
     ) -> None:
         self.scorers = scorers
         self.metric = metric
-        self.usual = usual
+        self.default_metric = default_metric
         self.items = self.items_that_differ = 0
         self._counts = (array("d"), array("d"))
-        self._right = (array("b"), array("b"))
+        self._correct = (array("b"), array("b"))
         self._texts: tuple[list[str], list[str], list[str]] = ([], [], [])
         self._lost, self._gained = TopK[Changed](SHOWN), TopK[Changed](SHOWN)
 
@@ -161,10 +162,12 @@ class PairedResults:
                 "differently, by another vocabulary or --max-length, and cannot be compared"
             )
         number, self.items = self.items, self.items + 1
-        for result, counts, right in zip((first, second), self._counts, self._right, strict=True):
+        for result, counts, correct in zip(
+            (first, second), self._counts, self._correct, strict=True
+        ):
             counts.extend(result.statistics)
             if result.correct is not None:
-                right.append(result.correct)
+                correct.append(result.correct)
         if self.scorers[0].text_metrics:
             for texts, text in zip(
                 self._texts, (first.answer, second.answer, first.truth), strict=True
@@ -185,10 +188,10 @@ class PairedResults:
         return [np.asarray(counts).reshape(self.items, -1) for counts in self._counts]
 
     @property
-    def right(self) -> list[NDArray[np.bool_]] | None:
+    def correct(self) -> list[NDArray[np.bool_]] | None:
         """Which items each run has correct, or None if this is not defined. Shapes (N,)."""
-        both = [np.asarray(right).astype(bool) for right in self._right]
-        return both if all(len(right) == self.items for right in both) else None
+        both = [np.asarray(correct).astype(bool) for correct in self._correct]
+        return both if all(len(correct) == self.items for correct in both) else None
 
     def compare(self, names: tuple[str, str], task: str, *, seed: int) -> Comparison:
         """Test the difference of each score.
@@ -204,7 +207,9 @@ class PairedResults:
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
         scores = self._test_scores(seed)
-        metric = self.metric or (self.usual if self.usual in scores else next(iter(scores)))
+        metric = self.metric or (
+            self.default_metric if self.default_metric in scores else next(iter(scores))
+        )
         return Comparison(
             task=task,
             first=names[0],
@@ -232,9 +237,9 @@ class PairedResults:
             # sacreBLEU's tests do not count ties, so their p values are far too low if few texts
             # differ: take the highest.
             test = max(p_values, key=p_values.__getitem__)
-            if name in _ACCURACY_SCORES and self.right is not None:
+            if name in _ACCURACY_SCORES and self.correct is not None:
                 test = "exact McNemar"
-                p_values[test] = mcnemar(*self.right)
+                p_values[test] = mcnemar(*self.correct)
             result[name] = Verdict(
                 first=change.first,
                 second=change.second,

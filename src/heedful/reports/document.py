@@ -187,7 +187,7 @@ def _answer_values(scored: ScoredData | None) -> dict[str, Any]:
     if scored is None:
         return dict.fromkeys(("calibration", "lengths", "scatter", "error_types"), None) | {
             "lists": [],
-            "worth": None,
+            "score_name": None,
             "explained": 0,
         }
     observation = scored.observation
@@ -198,7 +198,7 @@ def _answer_values(scored: ScoredData | None) -> dict[str, Any]:
         "error_types": _error_types(observation),
         "lists": _lists(observation, scored.why),
         "explained": len(scored.why),
-        "worth": observation.scorer.score_name,
+        "score_name": observation.scorer.score_name,
     }
 
 
@@ -320,7 +320,7 @@ def _row(result: ItemResult, why: AnswerAttribution | None) -> dict[str, Any]:
         "answer": answer,
         "long": truth != answer and len(truth or "") + len(answer or "") > LONGEST_LINE,
         "right": result.correct,
-        "worth": result.score,
+        "score": result.score,
         "confidence": result.confidence,
     }
 

@@ -31,7 +31,7 @@ class Observation:
 
     def __init__(self, scorer: AnyItemScorer) -> None:
         self.scorer = scorer
-        self.items = self.right = self.num_decided = 0
+        self.items = self.num_correct = self.num_decided = 0
         self.error_types: Counter[str] = Counter()
         self.error_examples: dict[str, list[tuple[AnswerError, ItemResult]]] = {}
         self.first: list[ScoredItem[Any]] = []
@@ -53,15 +53,15 @@ class Observation:
         self._lengths.extend(item.lengths)
         self._width = len(result.statistics)
         self._counts.extend(result.statistics)
-        for confidence, right in result.decisions:
-            self._decisions.extend((confidence, right))
+        for confidence, correct in result.decisions:
+            self._decisions.extend((confidence, correct))
         if isinstance(result.truth, float) and isinstance(result.answer, float):
             self._pairs.extend((result.truth, result.answer))
         if len(self.first) < SHOWN:
             self.first.append(item)
         if result.correct is not None:
             self.num_decided += 1
-            self.right += result.correct
+            self.num_correct += result.correct
         if result.confidence is not None:
             self._unsure.add(-result.confidence, number, item)
             if result.correct is False:

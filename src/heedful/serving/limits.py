@@ -120,7 +120,7 @@ def check_characters(count: int, settings: ServeSettings) -> None:
 
 def check_fill_mask(
     records: Sequence[Any],
-    asked: PredictSettings,
+    predicting: PredictSettings,
     mask: str,
     vocabulary: int,
     settings: ServeSettings,
@@ -129,7 +129,7 @@ def check_fill_mask(
 
     Args:
         records: the records, with their texts.
-        asked: the settings, with the number of candidates.
+        predicting: the settings, with the number of candidates.
         mask: the mask token.
         vocabulary: size of the vocabulary.
         settings: the limits.
@@ -137,7 +137,7 @@ def check_fill_mask(
     Raises:
         Problem: the answer would have more characters than the limit.
     """
-    candidates = min(asked.top, len(asked.targets) or vocabulary)
+    candidates = min(predicting.top, len(predicting.targets) or vocabulary)
     texts = [record.text for record in records if record.text_pair is None]
     count = sum(text.count(mask) * candidates * len(text) for text in texts)
     if count > settings.max_filled:

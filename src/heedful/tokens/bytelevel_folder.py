@@ -276,7 +276,7 @@ def write_folder(
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
     described = added_token_entries(vocabulary)
-    names = input_names(types=types, usual=kind.token_types)
+    names = input_names(types=types, default=kind.token_types)
     config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)

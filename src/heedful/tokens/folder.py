@@ -145,7 +145,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     return int(length)
 
 
-def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+def reads_token_types(files: TokenizerFiles, *, default: bool, second_type: int) -> bool:
     """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
@@ -156,13 +156,13 @@ def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -
         return TYPES in names
     # The reference's generic class passes token types if its rows have more than one.
     is_generic = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
-    return usual or (is_generic and second_type > 0)
+    return default or (is_generic and second_type > 0)
 
 
-def input_names(*, types: bool, usual: bool) -> dict[str, Any]:
+def input_names(*, types: bool, default: bool) -> dict[str, Any]:
     """Return the entry for token types in a file; empty if they are the class's default."""
     names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
-    return {} if types == usual else {"model_input_names": names}
+    return {} if types == default else {"model_input_names": names}
 
 
 def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class ModelTokenizer:
 
     def _apply_token_types(self, files: TokenizerFiles) -> None:
         """Apply a folder's setting for token types to calls and to the layout."""
-        on = reads_token_types(files, usual=self.token_types, second_type=self.layout.second_type)
+        on = reads_token_types(files, default=self.token_types, second_type=self.layout.second_type)
         if on != self.token_types:
             self._set_token_types(on)
 

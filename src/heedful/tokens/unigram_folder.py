@@ -436,7 +436,7 @@ def write_folder(
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
     described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
-    values |= input_names(types=types, usual=kind.token_types)
+    values |= input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     if recipe.model:

@@ -212,6 +212,6 @@ def write_folder(
     write_json(folder / SPECIAL, special)
     if vocabulary.added:
         special["added_tokens_decoder"] = added_token_entries(vocabulary)
-    names = input_names(types=types, usual=kind.token_types)
+    names = input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
     write_json(folder / CONFIG, config)

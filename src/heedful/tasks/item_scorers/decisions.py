@@ -25,17 +25,17 @@ def one_label(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | Image
         assert isinstance(answer.label, str)
         assert answer.score is not None
         (truth,) = record.labels or ("",)
-        right = answer.label == truth
+        correct = answer.label == truth
         return ItemResult(
             where=record.where,
             texts=record.texts,
             truth=truth,
             answer=answer.label,
-            correct=right,
-            score=float(right),
+            correct=correct,
+            score=float(correct),
             confidence=answer.score,
             statistics=(indices[truth], indices[answer.label], answer.score),
-            decisions=((answer.score, right),),
+            decisions=((answer.score, correct),),
         )
 
     return ItemScorer(
@@ -79,17 +79,17 @@ def choices() -> "ItemScorer[Choice, Choices]":
 
     def result_of(answer: "Choice", record: Choices) -> ItemResult:
         assert record.answer is not None
-        right = answer.choice == record.answer
+        correct = answer.choice == record.answer
         return ItemResult(
             where=record.where,
             texts={"question": record.question, "choices": record.choices},
             truth=record.choices[record.answer],
             answer=answer.text,
-            correct=right,
-            score=float(right),
+            correct=correct,
+            score=float(correct),
             confidence=answer.score,
-            statistics=(float(right),),
-            decisions=((answer.score, right),),
+            statistics=(float(correct),),
+            decisions=((answer.score, correct),),
         )
 
     return ItemScorer(results=each(result_of), aggregate=measures.means("accuracy"))
@@ -103,7 +103,7 @@ def spans(*, no_answer: bool) -> ItemScorer[SpanAnswer, Question]:
     """
 
     def result_of(answer: SpanAnswer, record: Question) -> ItemResult:
-        truth = list(dict.fromkeys(right.text for right in record.answers or ()))
+        truth = list(dict.fromkeys(one.text for one in record.answers or ()))
         exact, f1 = compare(
             answer.answer or "",
             truth,

@@ -36,10 +36,10 @@ def entities(types: tuple[str, ...]) -> ItemScorer[Tagging, TaggedText]:
             errors=tuple(
                 AnswerError(
                     kind=kind,
-                    truth=None if right is None else _shown(record.text, right),
+                    truth=None if expected is None else _shown(record.text, expected),
                     answer=None if wrong is None else _shown(record.text, wrong),
                 )
-                for kind, right, wrong in mistakes(true, list(scores))
+                for kind, expected, wrong in mistakes(true, list(scores))
             ),
             explain_target=_doubtful(record.text, scores, hits),
         )

@@ -68,16 +68,16 @@ def pairs(scale: tuple[float, float] | None) -> ItemScorer[Embedding, Record]:
 def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | None) -> ItemResult:
     truth, similarity = target(record), answer.similarity
     assert similarity is not None
-    worth = None
+    score = None
     if scale is not None:
-        worth = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
+        score = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
     return ItemResult(
         where=record.where,
         texts=record.texts,
         truth=truth,
         answer=round(similarity, 6),
         correct=None,
-        score=worth,
+        score=score,
         confidence=None,
         statistics=(similarity, truth),
     )
