@@ -101,7 +101,7 @@ class DataSettings:
         """
         if self.model != _MODEL:
             raise UserError(
-                "--preset trains a model from scratch, but --model {self.model} starts from "
+                f"--preset trains a model from scratch, but --model {self.model} starts from "
                 "another: give one of them"
             )
 
