@@ -1,4 +1,4 @@
-"""The same up to rounding: texts that a search wrote, scores of a run, and what JSON holds."""
+"""Equality up to rounding: of texts that a search wrote, of a run's scores, and of JSON."""
 
 import math
 from collections.abc import Mapping, Sequence

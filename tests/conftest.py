@@ -1,4 +1,4 @@
-"""What holds for every test: no network, no colours, and real data where there is some."""
+"""Applies to every test: no network, no colours, and real data where available."""
 
 import ipaddress
 import os

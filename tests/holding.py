@@ -1,4 +1,4 @@
-"""A folder that another process holds: to train in it, or to collect answers there."""
+"""A folder that another process has locked, for training or for collecting answers."""
 
 import subprocess
 import sys

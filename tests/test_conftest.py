@@ -1,4 +1,4 @@
-"""The guard against the network has to refuse, or "the suite passes offline" says nothing."""
+"""The guard against the network works; otherwise passing offline would prove nothing."""
 
 import socket
 import threading

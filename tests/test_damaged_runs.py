@@ -1,4 +1,4 @@
-"""A run one of whose files is damaged gives answers, or one line that names the file."""
+"""A run with a damaged file still answers, or fails with one line that names the file."""
 
 import json
 import shutil

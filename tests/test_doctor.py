@@ -1,4 +1,4 @@
-"""The doctor says what is there, and of what is not, what needs it and how to get it."""
+"""The doctor lists what is installed and, for what is missing, its use and how to install it."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""docs/family.md says what each family has and what works for it, and that is so."""
+"""The table of docs/family.md of what each family has and supports is correct."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What is written is read back, and is there whole or not at all."""
+"""Files are written completely or not at all, and read back unchanged."""
 
 import json
 import os

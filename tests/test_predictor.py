@@ -1,4 +1,4 @@
-"""What a run is asked for in vain is refused, not passed over."""
+"""Options of a predictor that would have no effect are refused, not ignored."""
 
 import copy
 import math

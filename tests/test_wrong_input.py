@@ -1,4 +1,4 @@
-"""Wrong input, from the command line: one clear line, exit code 2, nothing lost or half made."""
+"""Wrong input from the command line: one clear line, exit code 2, and no lost or partial file."""
 
 import gzip
 import json

@@ -70,7 +70,7 @@ class ItemResult:
     decisions: tuple[tuple[float, bool], ...] = ()
     """The probability of each decision, and whether the decision is right."""
     errors: tuple[AnswerError, ...] = ()
-    """The individual errors, if they can be told apart."""
+    """The individual errors, if the task can distinguish them."""
     explain_target: str | None = None
     """The part of a multi-part answer to explain, as a value for ``heedful explain --target``; None
     for the whole answer."""

@@ -1,4 +1,4 @@
-"""Phrases are found in ids as a reader finds them in the text, and are hidden whole."""
+"""Phrases are located in token ids as a reader locates them in the text, and masked as a whole."""
 
 import numpy as np
 import pytest

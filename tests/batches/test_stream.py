@@ -1,4 +1,4 @@
-"""A stream gives every example once an epoch, whoever reads it, and goes on where it stood."""
+"""A stream yields each example once an epoch, with any number of readers, and resumes exactly."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Rows whose arms do next to nothing."""
+"""Benchmark rows whose arms do almost nothing."""
 
 import json
 from collections.abc import Mapping

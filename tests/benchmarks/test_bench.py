@@ -1,4 +1,4 @@
-"""The command: each row is there as soon as it is measured."""
+"""The command writes each row as soon as it is measured."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The weights of a run's end: of one step, the mean of several, or a moving average."""
+"""The final weights of a run: of one step, the mean of several, or a moving average."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Checkpoints that are deleted: one that is half there never stops a run."""
+"""Deleting checkpoints: a half-deleted checkpoint never stops a run."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a terminal is shown of results, and what a file or a pipe gets."""
+"""How results look in a terminal, in a file and in a pipe."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``heedful evaluate`` where the scores cannot be kept: they are printed all the same."""
+"""``heedful evaluate`` prints the scores even if it cannot store them."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""``torchrun ... heedful predict`` and ``evaluate``: several processes answer what one does."""
+"""``torchrun ... heedful predict`` and ``evaluate``: several processes answer as one does."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""``heedful evaluate --predictions --resume``: a stop loses nothing but the shard it falls in."""
+"""``heedful evaluate --predictions --resume``: a stop loses only the current shard."""
 
 import json
 from pathlib import Path

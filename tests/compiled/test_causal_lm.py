@@ -1,4 +1,4 @@
-"""A compiled decoder writes what the readable form writes, for prompts of any lengths together."""
+"""A compiled decoder generates the same texts as the plain form, for prompts of mixed lengths."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A compiled decoder takes the steps of a search as the readable form does."""
+"""A compiled decoder takes the same search steps as the plain form."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

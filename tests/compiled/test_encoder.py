@@ -1,4 +1,4 @@
-"""A compiled encoder computes what the readable form does, for every head."""
+"""A compiled encoder computes the same as the plain form, for every head."""
 
 from collections.abc import Iterator
 from typing import Any

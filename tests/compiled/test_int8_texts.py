@@ -1,4 +1,4 @@
-"""Texts are written in int8, too: the scores of what comes next are near those in float32."""
+"""Generation in int8: the scores of the next token are close to those in float32."""
 
 from pathlib import Path
 from shutil import copytree

@@ -1,4 +1,4 @@
-"""The search that stays on a device finds what the search with the host's bookkeeping finds."""
+"""The search on the device finds what the search with bookkeeping on the host finds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

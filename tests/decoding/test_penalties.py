@@ -1,4 +1,4 @@
-"""Beams under every combination of penalties, beside an enumeration of all texts."""
+"""Beam search under every combination of penalties, against an enumeration of all texts."""
 
 import itertools
 import math

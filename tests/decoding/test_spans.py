@@ -1,4 +1,4 @@
-"""The best spans are those that trying all of them finds, each seen in one window."""
+"""The best spans equal those of an exhaustive search, each counted in one window."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Explanations that no model was asked for, with the shapes that models give."""
+"""Handmade explanations with the shapes that models produce."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Attributions against computations that go other ways: by hand, in double precision."""
+"""Attributions against independent computations: by hand, and in double precision."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Answers about pictures come from their patches, shown over the picture."""
+"""Explanations of images: scores of patches, shown over the image."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What can be asked about, for each task."""
+"""The explanation targets of each task."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The views in a real browser: they draw, and are used by pointer, keyboard and screen reader."""
+"""The views in a real browser: they draw, and work with pointer, keyboard and screen reader."""
 
 from dataclasses import replace
 

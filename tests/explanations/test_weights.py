@@ -1,4 +1,4 @@
-"""Weights are read back as closely as it says, and what does not fit is left out in order."""
+"""Weights are stored to the documented precision; what exceeds the size is left out in order."""
 
 import base64
 import zlib

@@ -1,4 +1,4 @@
-"""How runs are asked: by the command line, ``heedful.load`` and the public classes alone.
+"""Ask runs for answers through the command line, ``heedful.load`` and the public classes alone.
 
 Nothing here knows what is inside the package, so it can ask the runs of any version.
 """

@@ -1,4 +1,4 @@
-"""Tell whether two versions of the sources compute the same, bit by bit, while they train.
+"""Check whether two versions of the sources train identically, bit by bit.
 
     python -m tests.golden.curves OLD NEW [--only NAME] [--dropout 0] [--float64]
 

@@ -1,4 +1,4 @@
-"""Make a folder of golden runs with the heedful that is imported, and store what they answer.
+"""Make a folder of golden runs with the imported heedful, and store their answers.
 
     python -m tests.golden.make tests/golden/VERSION
 

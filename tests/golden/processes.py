@@ -1,4 +1,4 @@
-"""Tell how far the weights that several processes learn are from those of one.
+"""Measure how far the weights of training with several processes are from those with one.
 
     python -m tests.golden.processes [--only NAME] [--steps 20] [--given-rates]
 

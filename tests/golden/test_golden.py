@@ -1,4 +1,4 @@
-"""Runs that earlier versions made must load, and answer as they did when they were made.
+"""Runs of earlier versions load, and answer as they did when they were made.
 
 Numbers may differ by 1e-5 in fp32; labels, slices and texts may not. ``make.py`` makes a folder of
 such runs.

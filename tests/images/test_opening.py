@@ -1,4 +1,4 @@
-"""Images are opened as people see them, and what is none is refused in one line."""
+"""Images are opened as people see them; other files are refused in one line."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Pixels are those of the reference's image processor, and its files are read and written."""
+"""Pixels equal those of the reference's image processor; its files are read and written."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Folders that transformers has trained are answered from, as its own pipelines answer."""
+"""Folders that transformers trained answer as its own pipelines do."""
 
 import json
 import shutil

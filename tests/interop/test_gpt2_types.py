@@ -1,4 +1,4 @@
-"""Types of tokens are words to a GPT-2: it is told them where it has learnt with them."""
+"""GPT-2 embeds token types as words, and receives them where it was trained with them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is exported opens in ``transformers``, whose pipelines answer as the run does."""
+"""Exports open in ``transformers``, whose pipelines answer as the run does."""
 
 import copy
 import json

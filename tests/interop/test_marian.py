@@ -1,4 +1,4 @@
-"""What is trained here translates alike in the reference and, through its converter, elsewhere."""
+"""Trained models translate the same in the reference and, once converted, in other programs."""
 
 import json
 import shutil

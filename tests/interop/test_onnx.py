@@ -1,4 +1,4 @@
-"""What is exported computes the same in ONNX Runtime, whatever the batch and the length."""
+"""Exports compute the same in ONNX Runtime, for any batch size and length."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: read, written, and the same vectors."""
+"""Folders of sentence-transformers: read, written, with the same vectors."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Attention by blocks gives what attention with the equivalent mask gives."""
+"""Block-sparse attention equals full attention with the equivalent mask."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN's product equal those by torch's own, forward and backward."""
+"""Linear layers that use oneDNN's product equal those that use torch's, forward and backward."""
 
 from itertools import product
 from typing import Any

@@ -1,4 +1,4 @@
-"""Blocks one after the other: what a stack returns, and what of it is told to which block."""
+"""Stacks of blocks: what a stack returns, and the options that each block receives."""
 
 from typing import Any
 

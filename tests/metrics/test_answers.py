@@ -1,4 +1,4 @@
-"""Scores of answers: the official comparison on cases worked out by hand, and the counting."""
+"""Scores of answers: the official comparison on cases computed by hand, and the counts."""
 
 from collections.abc import Sequence
 

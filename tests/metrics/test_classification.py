@@ -1,4 +1,4 @@
-"""Scores against sums written out by hand or in NumPy, item by item."""
+"""Scores against sums computed by hand or with NumPy, item by item."""
 
 import json
 from typing import Any

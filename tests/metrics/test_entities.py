@@ -1,4 +1,4 @@
-"""Entity scores against counting by hand, and against the library on tags as they are."""
+"""Entity scores against counts by hand, and against the library on the same tags."""
 
 from fractions import Fraction
 from typing import Any

@@ -1,4 +1,4 @@
-"""Glyphs of Chinese labels in pictures, and tables that line up in a terminal."""
+"""Glyphs of Chinese labels in plots, and tables that align in a terminal."""
 
 import io
 import logging

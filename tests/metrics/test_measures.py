@@ -1,4 +1,4 @@
-"""Each measure of the whole data is the score of the library; of a resample, of what was drawn."""
+"""Measures of the whole data equal the library's scores; those of a resample, the drawn items'."""
 
 from collections.abc import Callable
 from typing import Any

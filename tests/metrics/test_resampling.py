@@ -1,4 +1,4 @@
-"""Intervals and tests, against what can be computed by hand or by other libraries."""
+"""Intervals and tests, against values computed by hand or by other libraries."""
 
 from math import comb
 

@@ -1,4 +1,4 @@
-"""The dropout of attention weights changes apart from the others'."""
+"""The dropout rate of attention weights changes independently of the others."""
 
 import json
 from pathlib import Path

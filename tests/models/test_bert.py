@@ -1,4 +1,4 @@
-"""What must hold of BERT whatever its weights are."""
+"""Properties of BERT that hold for any weights."""
 
 import copy
 from typing import Any

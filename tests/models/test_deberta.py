@@ -1,4 +1,4 @@
-"""DeBERTa where the reference has nothing to compare with, or more than its classes say."""
+"""DeBERTa where the reference has no counterpart, or where its classes do less."""
 
 import math
 from pathlib import Path

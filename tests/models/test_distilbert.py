@@ -1,4 +1,4 @@
-"""What DistilBERT does otherwise than BERT: names, positions, dropout, and what it has not."""
+"""How DistilBERT differs from BERT: names, positions, dropout, and missing parts."""
 
 from pathlib import Path
 from typing import Any

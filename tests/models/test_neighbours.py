@@ -1,4 +1,4 @@
-"""A translation does not depend on its neighbours: the promise of ``generate``, in float32."""
+"""A translation does not depend on its batch: the guarantee of ``generate``, in float32."""
 
 import random
 from collections.abc import Callable, Sequence

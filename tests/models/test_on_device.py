@@ -1,4 +1,4 @@
-"""Models write on a device what they write with the host's bookkeeping.
+"""Models generate the same on a device as with bookkeeping on the host.
 
 The device is the CPU, and what is written is float64.
 """

@@ -1,4 +1,4 @@
-"""The recurrent model's folder and fresh weights, and what is wrong with what it is given."""
+"""The recurrent model's folder and initial weights, and its invalid inputs."""
 
 import json
 from dataclasses import replace

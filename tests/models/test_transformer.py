@@ -1,4 +1,4 @@
-"""The Transformer by itself: what it refuses, searches with a tree, narrow weights, folders."""
+"""The Transformer alone: refusals, tree search, narrow weights, folders."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""XLNet's memory, streams and refusals, beside what the reference can be asked."""
+"""XLNet's memory, streams and refusals, including what the reference cannot check."""
 
 from typing import Any
 

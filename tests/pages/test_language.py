@@ -1,4 +1,4 @@
-"""What pages say is there in Chinese, too, and a browser that asks for Chinese gets it."""
+"""All phrases of the pages exist in Chinese, and a browser that asks for Chinese gets them."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What equal to the reference means: the same in float64 but for rounding."""
+"""Equality with the reference: the same in float64 except for rounding."""
 
 import torch
 from torch import Tensor

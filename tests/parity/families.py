@@ -1,4 +1,4 @@
-"""What the parity tests know of each family of encoders: a row here is all that a new one needs.
+"""The parity tests' table of encoder families: a new family needs only a row here.
 
 Every model is tiny: B sequences of S tokens, width D, L blocks of H heads, V tokens in the
 vocabulary. Classes are looked up by their names, which are the reference's.

@@ -1,4 +1,4 @@
-"""BERT equals the reference in values and gradients, in float64, over its options."""
+"""BERT's values and gradients equal the reference's in float64, for its options."""
 
 import importlib.metadata
 import itertools

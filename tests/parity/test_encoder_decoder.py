@@ -1,4 +1,4 @@
-"""An encoder with a decoder equals the reference's: values, gradients, folders, what it writes."""
+"""Encoder-decoders equal the reference's: values, gradients, folders and generated texts."""
 
 from pathlib import Path
 from types import ModuleType

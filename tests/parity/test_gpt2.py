@@ -1,4 +1,4 @@
-"""GPT-2 reads what the reference publishes, and writes as it does."""
+"""GPT-2 reads published folders of the reference, and generates as the reference does."""
 
 import gzip
 import itertools

@@ -1,4 +1,4 @@
-"""Every head equals the reference's in values and gradients, in float64, and in its folders."""
+"""Every head equals the reference's: values and gradients in float64, and its folders."""
 
 import dataclasses
 from pathlib import Path

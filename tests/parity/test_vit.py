@@ -1,4 +1,4 @@
-"""ViT computes what the reference does: values and gradients in float64, folders both ways."""
+"""ViT equals the reference: values and gradients in float64, folders both ways."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

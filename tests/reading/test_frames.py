@@ -1,4 +1,4 @@
-"""Data in memory becomes files for as long as they are read."""
+"""Data in memory is stored as files while they are read."""
 
 import datetime
 import io

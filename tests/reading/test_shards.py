@@ -1,4 +1,4 @@
-"""Which shards are read, how changes of them are noticed, and shards that are elsewhere."""
+"""Which shards are read, how changes to them are detected, and shards on other machines."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Whether two runs differ: for every task, and what is refused."""
+"""Whether two runs differ: for every task, and which comparisons are refused."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_no_run_differs_from_itself(name: str) -> None:
         assert row["first"] == pytest.approx(row["second"]), name
         assert (row["low"], row["high"]) == (0, 0), name
         assert row["p_value"] == 1, name
-    assert comparison["conclusion"].startswith("No difference can be told")
+    assert comparison["conclusion"].startswith("No difference can be detected")
     assert comparison["conclusion"].endswith(" for both.")
     assert comparison["lost"] == comparison["gained"] == []
 

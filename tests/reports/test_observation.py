@@ -1,4 +1,4 @@
-"""What is kept of many answers."""
+"""The summary that is kept of many answers."""
 
 from dataclasses import dataclass
 

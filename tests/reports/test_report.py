@@ -1,4 +1,4 @@
-"""A report of every task, as one document that holds what it should and no more."""
+"""A report of every task: one document with all its parts, and nothing else."""
 
 import json
 import re

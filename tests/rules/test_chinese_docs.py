@@ -1,4 +1,4 @@
-"""The Chinese pages keep step with the English ones: headings, commands, numbers and links."""
+"""The Chinese pages match the English ones in headings, commands, numbers and links."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Links in the documentation lead somewhere, and its commands are understood."""
+"""Links in the documentation lead somewhere, and its commands are valid."""
 
 import re
 import shlex

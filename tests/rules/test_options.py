@@ -1,4 +1,4 @@
-"""The options of the command line are a promise: a change of them is a change of the stored list.
+"""The options of the command line are a promise: a change to them changes the stored list.
 
 After a change that is meant: ``python -m tests.rules.test_options > tests/rules/options.txt``.
 """

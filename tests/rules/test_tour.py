@@ -1,4 +1,4 @@
-"""docs/tour.md names every file of the package, and none that is not there."""
+"""docs/tour.md names every file of the package, and no others."""
 
 import re
 from collections.abc import Iterator

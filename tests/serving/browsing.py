@@ -1,4 +1,4 @@
-"""What tests do on the page of a server."""
+"""Actions of tests on a server's page."""
 
 from collections.abc import Callable
 from typing import Any

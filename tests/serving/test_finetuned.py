@@ -1,4 +1,4 @@
-"""Folders of transformers are served as runs are; nobody knows which of them learnt from pairs."""
+"""Folders of transformers are served like runs; whether they learnt from pairs is unknown."""
 
 import asyncio
 from pathlib import Path

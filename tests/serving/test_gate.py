@@ -1,4 +1,4 @@
-"""Who may ask a server, how much, and for how long; what is counted and logged of it."""
+"""Who may send requests, how many and for how long; what is counted and logged."""
 
 import asyncio
 import json

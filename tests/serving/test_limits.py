@@ -1,4 +1,4 @@
-"""What asks for too much is refused before anything is made of it, and others are answered."""
+"""Requests that are too large are refused before they cost anything, and others are answered."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""The page in a real browser: what it shows is what the runs answer."""
+"""The page in a real browser shows the answers of the runs."""
 
 from typing import Any
 

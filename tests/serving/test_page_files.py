@@ -1,4 +1,4 @@
-"""Files that are dropped on the page come back as CSV with the answers of the run."""
+"""Files dropped on the page come back as CSV with the answers of the run."""
 
 import csv
 import gzip

@@ -1,4 +1,4 @@
-"""What the page says when something is wrong, the key it asks for, and the lines it gives."""
+"""The page on errors: its messages, the key that it asks for, and the code for programs."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""A server process: what it says, its signals, and clients that mean no good."""
+"""A server process: its output, its signals, and malicious clients."""
 
 import json
 import shutil

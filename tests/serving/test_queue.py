@@ -1,4 +1,4 @@
-"""Batches are filled by fair turns, within their tokens, and of one kind only."""
+"""Batches are filled in fair turns, within the token limit, and hold one kind of request."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The models that translate learn to copy and to reverse; the recurrent one also where to look."""
+"""Translators learn to copy and to reverse; the recurrent one also learns its alignment."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Masks filled and second texts scored, on scores made by hand."""
+"""Filling masks and scoring second texts, with handmade scores."""
 
 from pathlib import Path
 

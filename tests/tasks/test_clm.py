@@ -1,4 +1,4 @@
-"""Next words: how sequences are cut, what is told of them, and what a run answers."""
+"""Causal language models: how sequences are cut, their statistics, and the answers of a run."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Folders of translators that are damaged, or made to do harm: one line, and no time or memory."""
+"""Translator folders that are damaged or malicious: one line, at no cost of time or memory."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Vectors of texts from the command line on small files, and their wrong input."""
+"""Embeddings of texts from the command line on small files, and wrong input."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every task that starts from an encoder takes one of another family, too."""
+"""Every task that starts from an encoder also accepts one of another family."""
 
 import copy
 import json

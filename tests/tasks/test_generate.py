@@ -1,4 +1,4 @@
-"""Writing from the command line: a text for a text, and on from a text."""
+"""Generation from the command line: text to text, and continuing a text."""
 
 import json
 from pathlib import Path

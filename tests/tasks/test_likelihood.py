@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihood against the reference, a token at a time."""
+"""Pseudo-log-likelihood against the reference, one token at a time."""
 
 import json
 from collections.abc import Iterator

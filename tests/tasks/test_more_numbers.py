@@ -1,4 +1,4 @@
-"""What is given on request beside the usual answers, from the runs of ``tests/golden``."""
+"""Optional scores beside the usual answers, from the runs of ``tests/golden``."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Images go through training, evaluation and answers as texts do."""
+"""Images are trained on, evaluated and predicted as texts are."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Words in any order: which are predicted, what they see, and what a run answers."""
+"""Permutation language models: which tokens are predicted, what they see, and the answers."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Replaced tokens: the loss and its draws, runs that learn them, and what these answer."""
+"""Replaced tokens: the loss and its samples, runs that learn them, and their answers."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""Which vocabularies a family of models from scratch can have."""
+"""The vocabularies that each family of models from scratch accepts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The reference and the vocabularies that the tokenizer is held against."""
+"""The reference and the vocabularies that the tokenizers are tested against."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How results are compared with the reference's, and the real vocabularies for it."""
+"""Compare results with the reference's, and provide the real vocabularies for it."""
 
 import gzip
 import shutil

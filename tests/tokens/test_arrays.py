@@ -1,4 +1,4 @@
-"""Arrays of pieces: the lists that come of them, and words that are added."""
+"""Arrays of pieces: conversion to lists, and added words."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Texts that are encoded many at once have the pieces that each has by itself."""
+"""Texts encoded in bulk have the same pieces as each text alone."""
 
 import pickle
 import random

@@ -1,4 +1,4 @@
-"""Byte-level: texts that are encoded many at once have the pieces that each has by itself."""
+"""Byte-level: texts encoded in bulk have the same pieces as each text alone."""
 
 import random
 from collections.abc import Iterator

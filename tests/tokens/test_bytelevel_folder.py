@@ -1,4 +1,4 @@
-"""Folders of RoBERTa's are read as the reference reads them, and ours by it; conflicts are told."""
+"""RoBERTa folders are read as in the reference, and it reads ours; conflicts are reported."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What a call returns equals what the reference's call returns, option by option."""
+"""A call returns the same as the reference's call, option by option."""
 
 from collections.abc import Mapping
 from itertools import product

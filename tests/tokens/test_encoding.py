@@ -1,4 +1,4 @@
-"""What a call returns can be used as the reference's result is; `pad` makes one of several."""
+"""The result of a call works like the reference's; `pad` combines several."""
 
 import copy
 import pickle

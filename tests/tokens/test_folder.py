@@ -1,4 +1,4 @@
-"""Folders of the reference are read as it reads them, and ours by it; conflicts are told."""
+"""Folders of the reference are read as it reads them, and it reads ours; conflicts are reported."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""A folder says which tokenizer it has: by its class, else its model, else its files."""
+"""The tokenizer of a folder follows from its class, else its model, else its files."""
 
 import json
 from pathlib import Path

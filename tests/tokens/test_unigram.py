@@ -1,4 +1,4 @@
-"""SentencePiece's tokenizers return what the reference's return, on what is hard for them.
+"""SentencePiece tokenizers return the same as the reference's on difficult texts.
 
 ``HEEDFUL_SWEEP=1000000 pytest tests/tokens/test_unigram.py`` takes that many random strings, and
 every line of the data; by default a fixed sample of both.

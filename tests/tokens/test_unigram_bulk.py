@@ -1,4 +1,4 @@
-"""The short ways of a unigram tokenizer end where the long ones do."""
+"""The shortcuts of a unigram tokenizer give the same results as the full computation."""
 
 import pickle
 import random

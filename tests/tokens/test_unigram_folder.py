@@ -1,4 +1,4 @@
-"""Folders of unigram tokenizers: what is read, written and refused, and each step by itself."""
+"""Folders of unigram tokenizers: reading, writing, refusals, and each step alone."""
 
 import json
 import random

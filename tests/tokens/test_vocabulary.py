@@ -1,4 +1,4 @@
-"""A vocabulary is read as the reference reads it, and a broken one is told."""
+"""A vocabulary is read as in the reference, and a broken one is reported."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What WordPiece does to full-width letters, compatibility forms and the like: nothing but accents.
+"""WordPiece removes only accents from full-width letters, compatibility forms and the like.
 
 No form is put in place of another (NFKC) but where accents are stripped, which decomposes what is
 canonically the same. The table says what that means; every such character equals the reference's.

@@ -1,4 +1,4 @@
-"""A run that was put aside to be overwritten comes back if the process that did so was killed."""
+"""A run moved aside to be overwritten comes back if the overwriting process was killed."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The same on a GPU: it learns what a CPU learns, in every precision, and the host never waits.
+"""On a GPU a model learns what it learns on a CPU, in every precision, and the host never waits.
 
 None of this has a meaning without one; what can be tested on a CPU is in ``test_waiting.py``,
 ``test_memory.py`` and ``test_device.py``.

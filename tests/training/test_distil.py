@@ -1,4 +1,4 @@
-"""A student learns what its teacher says, of every task."""
+"""A student learns its teacher's outputs, for every task."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Several processes train what one does: the same weights, scores and files, and on after a stop.
+"""Several processes train as one does: the same weights, scores and files, also after a stop.
 
 Those that are killed are drawn anew each time; a failure names the number that they come from.
 """

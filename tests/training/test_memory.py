@@ -1,4 +1,4 @@
-"""Steps that do not fit into memory are done again in portions; ``auto`` chooses beforehand."""
+"""Steps that do not fit into memory are repeated in smaller batches; ``auto`` plans ahead."""
 
 import copy
 import math

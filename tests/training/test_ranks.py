@@ -1,4 +1,4 @@
-"""Processes that train together: shares of the work, sums, and one writer."""
+"""Processes that train together: shares of the work, sums, and a single writer."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A run killed at any moment and resumed ends with the weights of a run never interrupted."""
+"""A run that is killed at any moment and resumed ends with the weights of an uninterrupted run."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""Runs that learn by stream: killed and resumed, by one process or two, and what is wrong."""
+"""Streaming runs: killed and resumed, with one process or two, and wrong input."""
 
 import json
 import re

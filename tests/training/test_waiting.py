@@ -1,4 +1,4 @@
-"""No step of training reads a number back from the device: the host goes on meanwhile.
+"""No training step reads a number back from the device, so the host never waits for it.
 
 The device is torch's ``meta``, which knows shapes and holds no numbers. Whoever asks it for one, or
 for as many rows as it has numbers that are not zero, fails.

@@ -1,4 +1,4 @@
-"""Who is taken for gone, where it cannot be seen among the processes of this machine."""
+"""Which processes count as gone if they are not among those of this machine."""
 
 import os
 import threading

@@ -269,12 +269,13 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
     margin = max(tested.high - tested.difference, tested.difference - tested.low)
     if not margin:  # for example if no answer differs
         return (
-            f"No difference can be told between {names[0]} and {names[1]}: {metric} is "
+            f"No difference can be detected between {names[0]} and {names[1]}: {metric} is "
             f"{tested.first:.4f} for both."
         )
     return (
-        f"No difference can be told between {names[0]} and {names[1]}: {details}. On {items:,} "
-        f"items like these, a difference below about {margin:.2g} cannot be told from chance."
+        f"No difference can be detected between {names[0]} and {names[1]}: {details}. On {items:,} "
+        f"items like these, a difference below about {margin:.2g} cannot be distinguished "
+        "from chance."
     )
 
 

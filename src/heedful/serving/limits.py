@@ -226,7 +226,7 @@ def _count_tokens(text: str, tokenizer: Any) -> int:
         tokenizer = tokenizer.source
     try:
         (ids,) = tokenizer.encode_batch([text])
-    except UserError:  # encoding the whole text reports it, with its place
+    except UserError:  # encoding the whole text reports it, with its position
         return 0
     return len(ids)
 
