@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,6 +91,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             skip = pytest.mark.skip(reason="needs a GPU that torch can use")
             for item in on_gpu:
                 item.add_marker(skip)
+
+
+@pytest.hookimpl(tryfirst=True)  # before the fixtures draw
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Give each test random numbers of its own, the same in every run of the suite."""
+    # Not for a test of text alone: to import torch takes seconds.
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(zlib.crc32(item.nodeid.encode()))
 
 
 @pytest.fixture(scope="session")
