@@ -17,12 +17,12 @@ with held(Path(sys.argv[1])):
 
 
 class HeldAlreadyError(Exception):
-    """Some process held the folder already."""
+    """A process already holds the folder."""
 
 
 @contextmanager
 def held_elsewhere(folder: Path) -> Iterator[None]:
-    """Have another process hold a folder, and kill it at the end.
+    """Let another process hold a folder, and kill it at the end.
 
     Raises:
         HeldAlreadyError: see there.

@@ -20,7 +20,7 @@ COLUMNS = {"--label-separator": "label_separator", "--text-pair": "text_pair"}
 def results_of(
     name: str, **settings: Any
 ) -> tuple[dict[str, float], dict[str, Any], list[ItemResult]]:
-    """Return the measures of a golden run's data, its scores, and its results."""
+    """Return the item scorer of a golden run's data, the scores, and the item results."""
     _, _, *words = ONE_OF_EACH[name]
     at = next((at for at, word in enumerate(words) if word in COLUMNS), len(words))
     columns = ColumnSettings(**{COLUMNS[words[at]]: words[at + 1]} if words[at:] else {})

@@ -277,7 +277,7 @@ def test_options_may_be_lists_and_numbers_of_numpy() -> None:
 
 
 class Frame:
-    """A table of pandas, as far as it is asked: it iterates over the names of its columns."""
+    """A stand-in for a pandas table: it iterates over the names of its columns."""
 
     columns = ("text",)
 

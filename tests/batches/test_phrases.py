@@ -84,7 +84,7 @@ def test_phrases_are_hidden_whole_and_all_else_as_words() -> None:
 
 
 def test_time_grows_with_the_text_alone() -> None:
-    """Each token is looked at as often as the longest phrase is long, whatever there are."""
+    """The work per token depends on the longest phrase, not on the number of phrases."""
     looked_at = 0
 
     class Counted(np.ndarray):  # type: ignore[type-arg]

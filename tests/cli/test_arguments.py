@@ -16,7 +16,7 @@ Parse = Callable[..., Recipe]
 
 @pytest.fixture
 def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
-    """Give a function that says what ``heedful train classify`` would train on."""
+    """Provide a function that parses a command line of ``heedful train classify``."""
     recipes: list[Recipe] = []
     monkeypatch.setattr(training, "train_and_report", lambda name, recipe: recipes.append(recipe))
 
@@ -30,7 +30,7 @@ def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
 
 @pytest.fixture
 def fails(parse: Parse, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Give a function that returns the line by which ``heedful train classify`` refuses options."""
+    """Provide a function that returns the error line of ``heedful train classify``."""
 
     def check(*options: object) -> str:
         words = ["train", "classify", "--out", "run", *map(str, options)]

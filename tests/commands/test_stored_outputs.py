@@ -29,7 +29,7 @@ def words(name: str, path: Path, *options: str) -> list[str]:
 
 
 def stop_in_third(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Evaluate until a third shard would be kept."""
+    """Evaluate until a third shard would be stored."""
     add, calls = StoredOutputs.put, [0]
 
     def stopping(*arguments: object) -> None:
@@ -108,7 +108,7 @@ def test_a_stop_before_the_scores_are_told_loses_nothing(
 
 
 def killed(*_: object) -> None:
-    """Stand for a process that is killed."""
+    """Simulate a process that is killed."""
     raise MemoryError
 
 

@@ -27,7 +27,7 @@ class Prefixes:
 
 
 def scores_after(prefix: tuple[int, ...]) -> Tensor:
-    """Give a language's log-probabilities: anything, but always the same after the same prefix."""
+    """Return random log-probabilities, always the same after the same prefix."""
     values = torch.from_numpy(np.random.default_rng(prefix).normal(size=VOCAB))
     return (1.5 * values).log_softmax(0)
 
@@ -107,7 +107,7 @@ def test_a_beam_of_one_is_greedy(start: int) -> None:
 
 
 def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int) -> list[Any]:
-    """Search as the words say it: every continuation of every hypothesis, ranked at each length."""
+    """Search by definition: every continuation of every hypothesis, ranked at each length."""
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, (start,))]
     ended: list[tuple[float, tuple[int, ...]]] = []
     for length in range(1, longest + 1):

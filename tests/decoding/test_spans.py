@@ -9,7 +9,7 @@ from heedful.decoding.spans import ScoredWindow, Span, best_spans, most_context
 
 
 def window(first: int, start: list[float], end: list[float]) -> ScoredWindow:
-    """Give a window whose tokens are two characters wide, with one between them."""
+    """Return a window whose tokens are two characters wide, with one between them."""
     places = np.arange(first, first + len(start), dtype=np.int32)
     return ScoredWindow(
         first=first,

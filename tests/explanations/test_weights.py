@@ -19,7 +19,7 @@ def unpacked(packed: Packed, name: str) -> np.ndarray:
 
 
 def size(packed: Packed, *names: str) -> int:
-    """Return how many characters some heads of the first map take."""
+    """Return the number of characters of some heads of the first map."""
     return sum(len(packed.codes[0][name]) + len(f'"{name}":"",') for name in names)
 
 

@@ -98,7 +98,7 @@ def test_of_an_animation_the_first_picture_counts() -> None:
 
 
 def _bomb(side: int) -> bytes:
-    """Return a PNG of a few bytes that says it has side x side pixels."""
+    """Return a PNG of a few bytes whose header claims side x side pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))

@@ -37,7 +37,7 @@ def reference() -> ModuleType:
 def exported(
     reference: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Give what exports a golden run, each once."""
+    """Provide a function that exports a golden run, each once."""
     folder = tmp_path_factory.mktemp("hf")
 
     def exported(name: str) -> Path:

@@ -54,7 +54,7 @@ def onnxruntime() -> ModuleType:
 def exported(
     onnxruntime: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Give what exports a golden run, each once."""
+    """Provide a function that exports a golden run, each once."""
     folder = tmp_path_factory.mktemp("onnx")
 
     def exported(name: str) -> Path:

@@ -25,7 +25,7 @@ def _scored(
 
 
 def _f1(hits: int, predicted: int, true: int) -> float:
-    """From precision and recall, as the textbook has it."""
+    """From precision and recall, as in textbooks."""
     if hits == 0:
         return 0.0
     precision, recall = hits / predicted, hits / true

@@ -111,7 +111,7 @@ def test_recomputing_blocks_saves_memory_and_changes_nothing(config: BertConfig)
 def test_weights_put_in_the_place_of_its_own_get_the_gradient(
     still: BertConfig, recompute: bool
 ) -> None:
-    """As training in bfloat16 does; the backward pass is outside the functional call."""
+    """As in bfloat16 training; the backward pass is outside the functional call."""
     model = BertForSequenceClassification(still)
     expected = _gradients(model)
     model.zero_grad()

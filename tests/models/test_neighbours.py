@@ -76,7 +76,7 @@ def writer() -> BertLMHeadModel:
 
 
 def _liven(model: torch.nn.Module) -> None:
-    """Make what is written depend on what was read."""
+    """Make the output depend on the input."""
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
@@ -136,7 +136,7 @@ def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None
 
 
 def _count_calls(model: type[Model], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note how many texts each call is given."""
+    """Record the number of texts of each call."""
     sizes: list[int] = []
     whole = model.generate
 

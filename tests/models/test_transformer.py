@@ -255,7 +255,7 @@ def test_labels_are_smoothed_in_training_alone() -> None:
 
 @torch.no_grad()
 def _log_probability(model: Transformer, source: Tensor, text: Hypothesis) -> float:
-    """Return that of a text, computed without a cache and without neighbours."""
+    """Return the log-probability of a text, computed without a cache and alone."""
     labels = torch.tensor([[*text.tokens, *([0] if text.ended else [])]])
     logits = model(source[None], labels=labels).logits
     return float(logits.log_softmax(-1).gather(1, labels.T).sum())

@@ -24,7 +24,7 @@ def _model(kind: Any = XLNetModel, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("cut", [1, 5, 11])
 def test_segments_with_memory_are_the_text_as_a_whole(cut: int) -> None:
-    """So it is where no token sees a later one, for the memory has not."""
+    """This holds if no token sees a later one, because the memory has not."""
     model = _model(attn_type="uni", mem_len=None)
     whole = model(IDS)
     first = model(IDS[:, :cut], use_mems=True)
@@ -62,7 +62,7 @@ def test_pruned_heads_are_those_that_a_mask_hides_in_both_streams() -> None:
 
 
 def test_what_has_nothing_to_see_gets_zeros_and_leaks_nothing() -> None:
-    """The reference lets it see all, itself as well."""
+    """The reference lets it see everything, including itself."""
     model = _model(n_layer=1)
     given = {
         "perm_mask": torch.ones(B, S, S),

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def assert_equal(found: Tensor | None, right: Tensor | None, name: str = "") -> None:
-    """Check a tensor, or that neither model gives one."""
+    """Check a tensor, or that neither model returns one."""
     if found is None or right is None:
         assert found is right, name
         return

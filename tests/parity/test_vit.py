@@ -35,7 +35,7 @@ PATCHES = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is different from a plain call of a plain model."""
+    """Differences from a plain call of a plain model."""
 
     name: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def _pair(reference: ModuleType, name: str, case: Case) -> tuple[Model, nn.Modul
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the reference keep float64 where it would round its weights to float32."""
+    """Keep the reference's weights in float64 where it would round them to float32."""
 
     def softmax(scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
         return scores.softmax(dim)

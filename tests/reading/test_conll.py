@@ -23,7 +23,7 @@ Blackburn NNP I-NP I-PER
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., list[TaggedText]]:
-    """Give a function that reads what is written, to the end."""
+    """Provide a function that writes a file and reads all its records."""
 
     def call(
         content: str,

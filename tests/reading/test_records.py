@@ -52,7 +52,7 @@ def error_of(paths: list[Path], columns: ColumnSettings, format: str | None = No
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str) -> None:
-    """As spreadsheets write it where 0,5 is a half."""
+    """As spreadsheets write it in countries where 0,5 is a half."""
     content = f'text{mark}label\n"good{mark} new, ""so"" so"{mark}pos\nan "open quote{mark}neg\n'
     records = read_records([write("a.csv", content)], ColumnSettings())
     rows = [(record.text, record.labels) for record in records]

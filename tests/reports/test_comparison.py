@@ -51,7 +51,7 @@ def test_no_run_differs_from_itself(name: str) -> None:
 
 
 def copy_of(name: str, folder: Path, **goal: object) -> Path:
-    """Copy a golden run, with other values of what it decided from its training data."""
+    """Copy a golden run, with other values of the settings chosen from its training data."""
     shutil.copytree(LATEST / name, folder)
     record = json.loads((folder / "heedful.json").read_text("utf-8"))
     record["goal"] |= goal
@@ -61,7 +61,7 @@ def copy_of(name: str, folder: Path, **goal: object) -> Path:
 
 @pytest.fixture
 def halved(tmp_path: Path) -> Path:
-    """Give a copy of the classifier that takes animals for food."""
+    """Provide a copy of the classifier that mistakes animals for food."""
     folder = copy_of("classify", tmp_path / "halved")
     for name in ("heedful.json", "config.json"):
         text = (folder / name).read_text("utf-8")
@@ -109,7 +109,7 @@ def test_paired_tests_of_texts() -> None:
 
 
 def test_one_text_that_differs_tells_nothing() -> None:
-    """By sacreBLEU's tests alone it would: they do not count a difference that is as large."""
+    """sacreBLEU's tests alone would find a difference: they do not count equal differences."""
     scorer = generated(cased=True, translated=True)
 
     def results_of(texts: list[str]) -> Iterator[ItemResult]:
@@ -159,7 +159,7 @@ def test_what_cannot_be_compared(
 def test_what_vectors_were_learnt_from_does_not_decide_how_they_are_compared(
     scored: bool, tmp_path: Path
 ) -> None:
-    """Runs that learnt from pairs and from scores, on data of either kind."""
+    """Runs trained on pairs and on scores, with data of either kind."""
     other = copy_of("embed", tmp_path / "other", scored=True, lowest=0.0, highest=5.0)
     data = tmp_path / "pairs.csv"
     rows = (LATEST / "data" / "embed.csv").read_text("utf-8").splitlines()[1:9]
@@ -198,7 +198,7 @@ def test_a_metric_that_there_is_not(capsys: pytest.CaptureFixture) -> None:
 
 
 def decided(text: str) -> ItemResult:
-    """Give a wrong decision for the second of two classes."""
+    """Return a wrong decision for the second of two classes."""
     return ItemResult(
         where="",
         texts={"text": text},

@@ -31,13 +31,13 @@ def in_golden(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(html: str) -> str:
-    """Return what a document says, without its markup."""
+    """Return the text of a document, without its markup."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main")[1]))
 
 
 @pytest.fixture
 def english_alone(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Collect the sentences of reports that have no Chinese."""
+    """Collect the sentences of reports that have no Chinese translation."""
     lacking: set[str] = set()
     translate = Language.sentence
 

@@ -12,7 +12,7 @@ STORED = Path(__file__).with_name("options.txt")
 
 
 def options() -> Iterator[str]:
-    """Yield each command with one of its options, in the order of their names."""
+    """Yield each command with each of its options, by name."""
     commands = [(name, app[name]) for name in app if not name.startswith("-")]
     commands += [
         (f"train {name}", app["train"][name]) for name in app["train"] if not name.startswith("-")

@@ -35,7 +35,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
-    """Give what the server logs, as it is read from its lines."""
+    """Provide the server's log, parsed from its lines."""
     lines: list[dict[str, Any]] = []
 
     class Keeps(logging.Handler):

@@ -44,7 +44,7 @@ async def asked(service: Service, name: str, texts: list[Any], **options: Any) -
 
 @pytest.fixture
 def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the slices of long texts whose tokens were counted."""
+    """Provide the slices of long texts whose tokens were counted."""
     slices: list[str] = []
     count = limits._count_tokens
 
@@ -58,7 +58,7 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give how many records were encoded at each turn."""
+    """Provide the number of records of each encoding call."""
     sizes: list[int] = []
     encode = lane._encode_records
 

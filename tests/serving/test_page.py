@@ -50,7 +50,7 @@ def percent(share: float) -> str:
 
 
 def expected(live: Live, run: str) -> str:
-    """Return what the run answers in Python, as a screen reader is told it."""
+    """Return the run's answers in Python, as a screen reader reads them out."""
     parts = [part for text in ASKED[run] for part in text.split("\n")]
     model = live.load(run)
     if run == "embed":

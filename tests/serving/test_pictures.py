@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(run: Path) -> Callable[[Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]], Any]:
-    """Give what asks a server of the run."""
+    """Provide a function that asks a server of the run."""
     read = load(str(run), ServeSettings(precision="fp32"))
 
     def asked(ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:

@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder of three colours, with what file managers and versions leave in it."""
+    """Provide a folder of three colours, with the files that file managers and git leave."""
     folder = tmp_path_factory.mktemp("data")
     draw = np.random.default_rng(0)
     for colour, pixel in COLOURS.items():
@@ -49,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a tiny ViT, as other programs leave it."""
+    """Provide the folder of a tiny ViT, as other programs write it."""
     folder = tmp_path_factory.mktemp("model") / "vit"
     torch.manual_seed(0)
     ViTForImageClassification(ViTConfig(**TINY, num_labels=5)).save_pretrained(folder)
@@ -64,7 +64,7 @@ def _train(data: Path, out: Path, **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run that has learnt the colours."""
+    """Provide a run that has learnt the colours."""
     out = tmp_path_factory.mktemp("runs") / "colours"
     return _train(data, out, model=str(model), epochs=20, learning_rate=3e-3)
 
@@ -295,7 +295,7 @@ def test_a_model_of_pictures_reads_no_texts(model: Path, tmp_path: Path) -> None
 
 
 def _folder(path: Path, **contents: bytes | None) -> Path:
-    """Make a folder of files; None makes a folder."""
+    """Make a folder of files; contents of None make a folder."""
     for name, content in contents.items():
         file = path / name.replace("__", "/").replace("_", ".")
         if content is None:

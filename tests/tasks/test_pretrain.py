@@ -33,7 +33,7 @@ THINGS = {"apple": "red", "grass": "green", "sky": "blue"}
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give documents of sentences about one thing each."""
+    """Provide documents of sentences about one thing each."""
     draw = random.Random(0)
     documents = []
     for number in range(30):
@@ -47,7 +47,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a vocabulary of them."""
+    """Provide a vocabulary of the words in `books`."""
     out = tmp_path_factory.mktemp("words") / "words"
     assert run(["vocabulary", str(books), "--size", "60", "--out", str(out)]) == 0
     return out

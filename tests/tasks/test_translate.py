@@ -157,7 +157,7 @@ def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: O
 
 
 def parts(text: str, room: int) -> list[str]:
-    """Cut a text as a run that reads so many tokens does; a word is one, and so is a mark."""
+    """Cut a text as a run with this maximum length does; words and punctuation are tokens."""
     words = ["▁A", "▁b", "▁c", "▁", "?", "x"]
     side = TextTokenizer(["</s>", "<unk>", *BYTES, *words, "<pad>"])
     tokenizer, fit = (

@@ -54,7 +54,7 @@ def _rules(steps: str, prefix: str, at_white_space: bool) -> Rules:
 
 
 def _plain(item: Item) -> tuple[str | None, list[int], int | None]:
-    """Return what matters of an item: the text of an added token does not."""
+    """Return the relevant parts of an item; the text of an added token is not."""
     return (item.text if item.token_id is None else None), [*item.sources], item.token_id
 
 

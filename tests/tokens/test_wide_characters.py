@@ -20,7 +20,7 @@ BLOCKS += [(0x2F800, 0x2FA1F), (0x20000, 0x2000F), (0xFB00, 0xFB06)]
 
 @pytest.fixture(scope="module")
 def vocabularies(data_folder: Path) -> dict[str, Vocabulary]:
-    """Give the Chinese and the multilingual vocabulary."""
+    """Provide the Chinese and the multilingual vocabulary."""
     packed = (data_folder / "tokenizers/multilingual-cased/vocab.txt.gz").read_bytes()
     many = gzip.decompress(packed).decode("utf-8").split("\n")[:-1]
     return {
