@@ -153,7 +153,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.kind, self.vocabulary, settings, told=self.token_types)
+        write_folder(Path(folder), self.kind, self.vocabulary, settings, types=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

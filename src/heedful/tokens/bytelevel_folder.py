@@ -255,7 +255,7 @@ def write_folder(
     merges: list[Pair],
     settings: ByteLevelSettings,
     *,
-    told: bool,
+    types: bool,
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -265,7 +265,7 @@ def write_folder(
         vocabulary: the tokens.
         merges: the pairs of tokens to merge.
         settings: other settings that affect ids and text.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     tokens = vocabulary.special
     special = special_entries(vocabulary)
@@ -276,7 +276,7 @@ def write_folder(
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
     described = added_token_entries(vocabulary)
-    names = input_names(told=told, usual=kind.token_types)
+    names = input_names(types=types, default=kind.token_types)
     config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)

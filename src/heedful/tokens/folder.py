@@ -124,7 +124,7 @@ def consistent_value(
     if value is not None and other is not None and value != other:
         raise UserError(
             f"{files.config_path} says {key} {value}, {TOKENIZER_JSON} beside it says "
-            f"{compiled_key} {other}; mend one of them"
+            f"{compiled_key} {other}; correct one of them"
         )
     return other if value is None else value
 
@@ -145,7 +145,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     return int(length)
 
 
-def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+def reads_token_types(files: TokenizerFiles, *, default: bool, second_type: int) -> bool:
     """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
@@ -156,13 +156,13 @@ def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -
         return TYPES in names
     # The reference's generic class passes token types if its rows have more than one.
     is_generic = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
-    return usual or (is_generic and second_type > 0)
+    return default or (is_generic and second_type > 0)
 
 
-def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
+def input_names(*, types: bool, default: bool) -> dict[str, Any]:
     """Return the entry for token types in a file; empty if they are the class's default."""
-    names = ["input_ids", *([TYPES] if told else []), "attention_mask"]
-    return {} if told == usual else {"model_input_names": names}
+    names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
+    return {} if types == default else {"model_input_names": names}
 
 
 def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:

@@ -136,8 +136,14 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        merges, told = list(self.merges), self.token_types
-        write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, told=told)
+        write_folder(
+            Path(folder),
+            self.kind,
+            self.vocabulary,
+            list(self.merges),
+            settings,
+            types=self.token_types,
+        )
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

@@ -88,9 +88,9 @@ class ModelTokenizer:
 
     def _apply_token_types(self, files: TokenizerFiles) -> None:
         """Apply a folder's setting for token types to calls and to the layout."""
-        told = reads_token_types(files, usual=self.token_types, second_type=self.layout.second_type)
-        if told != self.token_types:
-            self._set_token_types(told)
+        on = reads_token_types(files, default=self.token_types, second_type=self.layout.second_type)
+        if on != self.token_types:
+            self._set_token_types(on)
 
     def disable_token_types(self) -> None:
         """Disable token types in calls and for models: the model has only one type."""
@@ -100,9 +100,9 @@ class ModelTokenizer:
         """Pass token types of single texts to models too, if enabled at all; see `PairLayout`."""
         self.layout = replace(self.layout, types_single_texts=self.token_types)
 
-    def _set_token_types(self, told: bool) -> None:
-        self.token_types = told
-        self.layout = replace(self.layout, uses_token_types=told)
+    def _set_token_types(self, enabled: bool) -> None:
+        self.token_types = enabled
+        self.layout = replace(self.layout, uses_token_types=enabled)
 
     def __len__(self) -> int:
         return len(self.vocabulary)

@@ -420,7 +420,7 @@ def _vocabulary(
 
 
 def write_folder(
-    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, told: bool
+    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, types: bool
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -429,14 +429,14 @@ def write_folder(
         recipe: the recipe for splitting texts.
         settings: the other settings.
         kind: the class.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
     described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
-    values |= input_names(told=told, usual=kind.token_types)
+    values |= input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     if recipe.model:

@@ -96,7 +96,7 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
+        write_folder(Path(folder), self.recipe, settings, self.kind, types=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

@@ -195,7 +195,7 @@ def write_folder(
     vocabulary: Vocabulary,
     settings: WordPieceSettings,
     *,
-    told: bool,
+    types: bool,
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -204,7 +204,7 @@ def write_folder(
         kind: the class.
         vocabulary: the tokens.
         settings: other settings that affect ids and text.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
@@ -212,6 +212,6 @@ def write_folder(
     write_json(folder / SPECIAL, special)
     if vocabulary.added:
         special["added_tokens_decoder"] = added_token_entries(vocabulary)
-    names = input_names(told=told, usual=kind.token_types)
+    names = input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
     write_json(folder / CONFIG, config)
