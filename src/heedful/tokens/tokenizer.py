@@ -9,7 +9,7 @@ from heedful.errors import UserError
 from heedful.scripts import remove_extra_spaces
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.decode import as_ints, clean_up_spaces
-from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
+from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of, spelled_of
 from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
 from heedful.tokens.folder import TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
@@ -259,6 +259,7 @@ class ModelTokenizer:
             pieces=pieces,
             second_pieces=second_pieces,
             locate=partial(pieces_of, self._encoder),
+            spell=partial(spelled_of, self._encoder),
             vocabulary=self.vocabulary,
         )
         return encoding_of(
@@ -303,10 +304,13 @@ class ModelTokenizer:
         )["input_ids"]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text, without special tokens."""
+        """Return the tokens of a text, without special tokens.
+
+        As in the reference, a unigram tokenizer returns text that it does not know as it is.
+        """
         if not isinstance(text, str):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
-        return self.convert_ids_to_tokens(self.encode_batch([text])[0])
+        return self._encoder.spelled(text)
 
     def pad(
         self,
