@@ -4,6 +4,7 @@ Each function is one tutorial's code. It runs with the reference and with heedfu
 folder, and returns what both must agree on.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -188,7 +189,32 @@ def attention(library: ModuleType, folder: Path) -> Any:
     return weights, rows, types, tokenizer.num_special_tokens_to_add(pair=True)
 
 
-TUTORIALS = [classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention]
+def new_tokens(library: ModuleType, folder: Path) -> Any:
+    """Let the vocabulary grow by words of a domain and by marks, and save it all."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    model = library.BertForMaskedLM.from_pretrained(folder).eval()
+    added = tokenizer.add_tokens(["bluegrass", "Very red"])
+    marks = {"additional_special_tokens": ["[E1]", "[/E1]"]}
+    added += tokenizer.add_special_tokens(marks)
+    model.resize_token_embeddings(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[-added:] = torch.linspace(-1, 1, 16)
+        model.cls.predictions.bias[-added:] = 0.5
+    with tempfile.TemporaryDirectory() as saved:
+        tokenizer.save_pretrained(saved)
+        model.save_pretrained(saved)
+        again = library.BertTokenizerFast.from_pretrained(saved)
+        model = library.BertForMaskedLM.from_pretrained(saved).eval()
+    text = "[E1]Bluegrass[/E1] is very RED, bluegrasses"
+    batch = again(text, return_tensors="pt")
+    ids = batch["input_ids"][0].tolist()
+    return added, len(again), ids, tokenizer.encode(text), again.decode(ids), model(**batch).logits
+
+
+TUTORIALS = [
+    *(classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention),
+    new_tokens,
+]
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.__name__)

@@ -1,10 +1,13 @@
 """SentencePiece unigram tokenizers: ALBERT, XLNet, DeBERTa v2, XLM-RoBERTa and BigBird."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from heedful.sources import resolve
+from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
@@ -37,6 +40,11 @@ class UnigramTokenizer(ModelTokenizer):
     """
 
     kind: ClassVar[UnigramKind]
+    _names: ClassVar[Mapping[str, str]] = NAMES_WITH_ENDS
+    bos_token: str
+    bos_token_id: int | None
+    eos_token: str
+    eos_token_id: int | None
     words_at_spaces = True
 
     def __init__(
@@ -50,16 +58,17 @@ class UnigramTokenizer(ModelTokenizer):
             vocab_file = recipe_of(Path(vocab_file), self.kind, UnigramSettings())
         self.recipe = vocab_file
         super().__init__(
-            self.recipe.encoder(),
             self.recipe.vocabulary,
-            self.kind.layout(self.recipe.vocabulary),
+            encoder=self.recipe.encoder,
+            layout=self.kind.layout,
             token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.eos_token = self.kind.ends(self.vocabulary)
-        self.bos_token_id = self.vocabulary.ids.get(self.bos_token)
-        self.eos_token_id = self.vocabulary.ids.get(self.eos_token)
+        if "bos_token" not in self._names:
+            ends = self.kind.ends(self.vocabulary)
+            for name, token in zip(("bos_token", "eos_token"), ends, strict=True):
+                vars(self)[name], vars(self)[f"{name}_id"] = token, self.vocabulary.ids.get(token)
 
     @classmethod
     def _read(
@@ -96,11 +105,12 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
+        recipe = replace(self.recipe, vocabulary=self.vocabulary)
+        write_folder(Path(folder), recipe, settings, self.kind, told=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
-        return self.recipe.identity()
+        return replace(self.recipe, vocabulary=self.vocabulary).identity()
 
 
 class AlbertTokenizer(UnigramTokenizer):
@@ -187,6 +197,7 @@ class XLNetTokenizer(AlbertTokenizer):
     """
 
     kind = XLNET
+    _names = NAMES
 
 
 class DebertaV2Tokenizer(UnigramTokenizer):
@@ -321,3 +332,4 @@ class BigBirdTokenizer(XLMRobertaTokenizer):
     """
 
     kind = BIG_BIRD
+    _names = NAMES
