@@ -4,6 +4,7 @@ Each function is one tutorial's code. It runs with the reference and with heedfu
 folder, and returns what both must agree on.
 """
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,9 +212,33 @@ def new_tokens(library: ModuleType, folder: Path) -> Any:
     return added, len(again), ids, tokenizer.encode(text), again.decode(ids), model(**batch).logits
 
 
+def words_and_settings(library: ModuleType, folder: Path) -> Any:
+    """Ask where words come from, and what a tokenizer and a model are."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    inputs = tokenizer(["green grasses", "blue sky, a"], ["very red", "an apple"], padding=True)
+    words = [
+        [inputs.word_to_tokens(1, 0), inputs.word_to_tokens(0, 1), inputs.word_to_tokens(0, 9)],
+        [inputs.word_to_tokens(1, 1, sequence_index=1), inputs.word_to_tokens(0)],
+        [inputs.word_to_chars(1, 2), inputs.word_to_chars(0, 1, 1), inputs.word_to_chars(0)],
+        [inputs.token_to_word(1, 2), inputs.token_to_word(0), inputs.token_to_word(2)],
+        [inputs.char_to_word(1, 8), inputs.char_to_word(0, 5, 1), inputs.char_to_word(0, 5)],
+    ]
+    model = library.BertForMaskedLM.from_pretrained(folder)
+    model.tie_weights()
+    tied = model.get_output_embeddings()
+    weight = tied if isinstance(tied, torch.Tensor) else tied.weight
+    again = library.BertConfig.from_dict(json.loads(model.config.to_json_string()))
+    return [
+        *(words, tokenizer.special_tokens_map, {*tokenizer.all_special_ids}, tokenizer.is_fast),
+        *(tokenizer.model_input_names, model.config.model_type, again.hidden_size),
+        weight is model.get_input_embeddings().weight,
+        [model.num_parameters(), model.num_parameters(only_trainable=True)],
+    ]
+
+
 TUTORIALS = [
     *(classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention),
-    new_tokens,
+    *(new_tokens, words_and_settings),
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.tokens.batch import Texts, Words, samples_of
@@ -11,7 +11,7 @@ from heedful.tokens.conversion import TokenConverter
 from heedful.tokens.decode import as_ints
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
 from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
-from heedful.tokens.folder import TokenizerFiles, reads_token_types
+from heedful.tokens.folder import TYPES, TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
@@ -37,6 +37,8 @@ class ModelTokenizer(TokenConverter):
         clean_up_tokenization_spaces: whether `decode` cleans up English punctuation by default.
     """
 
+    is_fast: ClassVar[bool] = True
+    """True as of the reference's compiled tokenizers: calls know the offsets of tokens."""
     words_at_spaces: bool = False
     """Whether words are split only at spaces and so include punctuation."""
 
@@ -88,6 +90,11 @@ class ModelTokenizer(TokenConverter):
         if isinstance(texts, str):
             raise UserError("encode_batch takes a list of texts, not one text")
         return self._encoder.ids(texts)
+
+    @property
+    def model_input_names(self) -> list[str]:
+        """The names of the items of a call that models receive."""
+        return ["input_ids", *([TYPES] if self.token_types else []), "attention_mask"]
 
     # The special tokens of a row.
 
