@@ -139,6 +139,21 @@ def test_gpt2_is_given_a_padding_token(tmp_path: Path) -> None:
     assert ours.pad_token == ours.eos_token
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "albert", "xlm-roberta"])
+def test_special_tokens_when_a_folder_is_read(tmp_path: Path, family: str) -> None:
+    ours, theirs = _both(family, tmp_path / "model")
+    new: dict[str, Any] = {"pad_token": "<|pad|>", "additional_special_tokens": ["<e1>"]}
+    if family == "gpt2":
+        new["bos_token"] = "<|start|>"
+    ours, theirs = (type(one).from_pretrained(tmp_path / "model", **new) for one in (ours, theirs))
+    assert len(ours) == len(theirs)
+    assert ours.pad_token_id == theirs.pad_token_id
+    assert ours.encode("<|start|>a<e1><|pad|>") == theirs.encode("<|start|>a<e1><|pad|>")
+    for option, near in (("pad_tokn", "pad_token"), ("model_max_len", "model_max_length")):
+        with pytest.raises(UserError, match=f"unknown option '{option}' .did you mean '{near}'"):
+            type(ours).from_pretrained(tmp_path / "model", **{option: "x"})
+
+
 def test_a_new_class_token_begins_rows(tmp_path: Path) -> None:
     ours, _ = _both("bert", tmp_path / "model")
     ours.disable_token_types()

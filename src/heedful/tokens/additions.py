@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from heedful.errors import UserError, did_you_mean
 from heedful.tokens.vocabulary import Vocabulary
@@ -39,6 +40,19 @@ class AddedToken:
 
 NewToken = str | AddedToken
 NewTokens = Sequence[NewToken]
+
+
+class NewSpecialTokens(TypedDict, total=False):
+    """Special tokens by name; a tokenizer has some of the names."""
+
+    bos_token: NewToken
+    eos_token: NewToken
+    unk_token: NewToken
+    sep_token: NewToken
+    pad_token: NewToken
+    cls_token: NewToken
+    mask_token: NewToken
+    additional_special_tokens: NewTokens
 
 
 def as_added(token: NewToken, *, special: bool) -> AddedToken:
@@ -129,7 +143,7 @@ def renamed(vocabulary: Vocabulary, named: Mapping[str, str]) -> Vocabulary:
                 f"add_special_tokens({{{name!r}: {token!r}}}) adds it"
             )
     before = vocabulary.special
-    values = before.named() | named
+    values = {**before.named(), **named}
     others = [
         token
         for token in dict.fromkeys((*before.named().values(), *before.additional_special_tokens))

@@ -4,9 +4,10 @@ import os
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.conversion import NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
@@ -95,6 +96,7 @@ class BertTokenizer(ModelTokenizer):
         never_split: Collection[str] | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -108,6 +110,7 @@ class BertTokenizer(ModelTokenizer):
             never_split: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -134,6 +137,7 @@ class BertTokenizer(ModelTokenizer):
         tokenizer._apply_token_types(files)
         types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

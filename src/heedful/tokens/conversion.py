@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar, overload
 
-from heedful.errors import UserError
+from heedful.errors import UserError, check_known
 from heedful.scripts import remove_extra_spaces
 from heedful.tokens.additions import (
     ADDITIONAL,
     AddedToken,
+    NewSpecialTokens,
     NewToken,
     NewTokens,
     as_added,
@@ -198,6 +200,17 @@ class TokenConverter:
             UserError: this tokenizer has no special token of that name, or a value is not a token.
         """
         return self._add(*read_new_special(special_tokens_dict, self._names))
+
+    def _add_options(self, options: NewSpecialTokens, of: Callable[..., object]) -> None:
+        """Choose special tokens, given as options of a function with further ones."""
+        names = [*self._names, ADDITIONAL]
+        others = {*signature(of).parameters} - {"special_tokens"}
+        for option in options:
+            check_known("option", option, {*names, *others})
+        # The reference adds them in this order, whatever that of the options is.
+        new = {name: token for name in names if (token := options.get(name)) is not None}
+        if new:
+            self.add_special_tokens(new)  # type: ignore[arg-type]
 
     def _add(self, tokens: Sequence[AddedToken], named: Mapping[str, str]) -> int:
         before = described(self.vocabulary)

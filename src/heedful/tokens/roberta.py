@@ -4,9 +4,10 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.bpe import Pair
 from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.bytelevel_folder import (
@@ -100,6 +101,7 @@ class ByteLevelTokenizer(ModelTokenizer):
         trim_offsets: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -111,6 +113,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             trim_offsets: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -133,6 +136,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
         tokenizer._apply_token_types(files)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:

@@ -1,12 +1,13 @@
 """SentencePiece unigram tokenizers: ALBERT, XLNet, DeBERTa v2, XLM-RoBERTa and BigBird."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
@@ -76,6 +77,8 @@ class UnigramTokenizer(ModelTokenizer):
         name_or_folder: str | os.PathLike[str],
         revision: str | None,
         overrides: UnigramSettings,
+        special_tokens: NewSpecialTokens,
+        reader: Callable[..., object],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -83,6 +86,8 @@ class UnigramTokenizer(ModelTokenizer):
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
             overrides: settings that override the folder's settings.
+            special_tokens: special tokens to choose or add.
+            reader: the function whose options they are.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -95,6 +100,7 @@ class UnigramTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
         tokenizer._apply_token_types(files)
+        tokenizer._add_options(special_tokens, reader)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -164,6 +170,7 @@ class AlbertTokenizer(UnigramTokenizer):
         keep_accents: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -175,6 +182,7 @@ class AlbertTokenizer(UnigramTokenizer):
             keep_accents: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -185,7 +193,7 @@ class AlbertTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class XLNetTokenizer(AlbertTokenizer):
@@ -246,6 +254,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
         do_lower_case: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -256,6 +265,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
                 settings.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -265,7 +275,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class XLMRobertaTokenizer(UnigramTokenizer):
@@ -295,6 +305,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
         *,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -304,6 +315,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length: see the class. This and the following argument override the folder's
                 settings.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -312,7 +324,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class BigBirdTokenizer(XLMRobertaTokenizer):
