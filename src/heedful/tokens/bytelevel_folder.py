@@ -203,9 +203,7 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
                     overrides["pad_token"] = one
                 defaults = replace(defaults, **overrides)
     tokens, merges, path = _tokens_and_merges(files)
-    vocabulary = read_special(
-        files, tokens, source=str(path), defaults=defaults, refused=(), ordinary=True
-    )
+    vocabulary = read_special(files, tokens, source=str(path), defaults=defaults)
     if kind.around:
         check_layout(files, kind.layout(vocabulary), vocabulary.ids)
     return vocabulary, merges
