@@ -215,7 +215,8 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the sum of squared errors, in standard deviations of the training targets."""
-        errors = forward(**batch.inputs).logits[:, 0].float() - batch.targets["values"]  # (B,)
+        logits: Tensor = forward(**batch.inputs).logits
+        errors = logits[:, 0].float() - batch.targets["values"]  # (B,)
         return (errors / self.target_scale).square().sum()
 
     @property
