@@ -6,6 +6,8 @@ only pure raster formats are tried.
 
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,27 +80,51 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
     Raises:
         UserError: the content is empty, not a picture, damaged or too large.
     """
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError:
-        raise missing("images") from None
+    with _refusing(source):
+        from PIL import ImageOps
+
+        picture = _open(content, source)
+        picture.load()
+        if picture.mode == "I" and picture.format == "PPM":  # 16-bit values; lossless
+            picture = picture.convert("I;16")
+        picture = ImageOps.exif_transpose(picture)
+        return opaque_picture(picture, source, channels=channels)
+
+
+def count_pixels(content: bytes) -> int:
+    """Return the number of pixels of a picture by its header; 0 if `open_picture` refuses it."""
+    with suppress(UserError), _refusing("picture"):
+        picture = _open(content, "picture")
+        return picture.height * picture.width
+    return 0
+
+
+def _open(content: bytes, source: str) -> "Image":
+    """Read the header of a picture, and check its number of pixels."""
+    from PIL import Image
+
     if not content:
         raise UserError(f"{source}: empty")
+    picture: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
+    rows, columns = picture.height, picture.width
+    if rows * columns > MAX_PIXELS:
+        raise UserError(
+            f"{source}: {columns:,} x {rows:,} pixels; pictures of at most {MAX_PIXELS:,} are read"
+        )
+    return picture
+
+
+@contextmanager
+def _refusing(source: str) -> Iterator[None]:
+    """Turn the exceptions of Pillow into a `UserError`."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise missing("images") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large or odd files, which the code below checks
-            picture: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
-            rows, columns = picture.height, picture.width
-            if rows * columns > MAX_PIXELS:
-                raise UserError(
-                    f"{source}: {columns:,} x {rows:,} pixels; pictures of at most "
-                    f"{MAX_PIXELS:,} are read"
-                )
-            picture.load()
-            if picture.mode == "I" and picture.format == "PPM":  # 16-bit values; lossless
-                picture = picture.convert("I;16")
-            picture = ImageOps.exif_transpose(picture)
-            return opaque_picture(picture, source, channels=channels)
+            warnings.simplefilter("ignore")  # about large or odd files, which are checked
+            yield
     except UserError:
         raise
     except UnidentifiedImageError:
@@ -111,19 +137,6 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
     except Exception as error:  # each format raises its own exceptions for damaged files
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(f"{source}: a broken picture: {reason}") from error
-
-
-def count_pixels(content: bytes) -> int:
-    """Return the number of pixels of a picture by its header; 0 if `open_picture` refuses it."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            picture = Image.open(BytesIO(content), formats=FORMATS)
-    except Exception:  # each format raises its own exceptions for damaged files
-        return 0
-    return picture.height * picture.width
 
 
 def blank_picture() -> bytes:
