@@ -1,4 +1,4 @@
-"""Messages name what is allowed and stay one line that is read at a glance."""
+"""Messages name what is allowed, and stay one short line."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What is written is read back, and is there whole or not at all."""
+"""Files are written completely or not at all, and read back unchanged."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_what_cannot_be_json_leaves_the_file(tmp_path: Path, value: Any) -> None
 def test_a_folder_that_could_not_be_replaced_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C may come when the old folder has made way and the new one is not there yet."""
+    """Ctrl-C may come after the old folder was moved and before the new one is in its place."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old").touch()

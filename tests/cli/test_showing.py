@@ -1,4 +1,4 @@
-"""What a terminal is shown of results, and what a file or a pipe gets."""
+"""How results look in a terminal, in a file and in a pipe."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RED = "\x1b[31mred\x9b"
 
 @pytest.fixture
 def painted(tiny_model: Path, tmp_path: Path, capsys: Out) -> str:
-    """Give a run with a label that would paint a terminal red."""
+    """Provide a run with a label that contains the terminal code for red."""
     data = tmp_path / "data.jsonl"
     rows = [{"text": "the apple is red", "label": RED}, {"text": "the sky", "label": "blue"}]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))

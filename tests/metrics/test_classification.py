@@ -1,4 +1,4 @@
-"""Scores against sums written out by hand or in NumPy, item by item."""
+"""Scores against sums computed by hand or with NumPy, item by item."""
 
 import json
 from collections import Counter
@@ -26,7 +26,7 @@ def _scored(
 
 
 def _f1(hits: int, predicted: int, true: int) -> float:
-    """From precision and recall, as the textbook has it."""
+    """From precision and recall, as in textbooks."""
     if hits == 0:
         return 0.0
     precision, recall = hits / predicted, hits / true

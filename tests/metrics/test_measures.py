@@ -1,4 +1,4 @@
-"""Each measure of the whole data is the score of the library; of a resample, of what was drawn."""
+"""Measures of the whole data equal the library's scores; those of a resample, the drawn items'."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ Columns = NDArray[np.float64]
 
 
 def check(measure: measures.Measure, columns: Columns, score: Callable[[list[int]], Any]) -> None:
-    """Compare a measure with what a library says of the items, and of some drawn with repetition.
+    """Compare a measure with a library's score of the items, and of a resample.
 
     Args:
         measure: the measure.
@@ -163,7 +163,7 @@ def test_masked_tokens() -> None:
 
 
 def test_detections() -> None:
-    """Of whole tokens beside the library's scores of yes or no, and of counts beside our own."""
+    """Of tokens, against the library's binary scores; of counts, against our own."""
     rng = np.random.default_rng(7)
     truth, told = rng.random((40, 12)) < 0.2, rng.random((40, 12)) < 0.3
     columns = np.stack(

@@ -1,4 +1,4 @@
-"""Intervals and tests, against what can be computed by hand or by other libraries."""
+"""Intervals and tests, against values computed by hand or by other libraries."""
 
 from math import comb
 
@@ -24,7 +24,7 @@ def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:
 
 
 def test_intervals_hold_the_true_score_as_often_as_they_say() -> None:
-    """The share among 300 samples of 80 items is binomial: 95 % give or take 1.3 %."""
+    """The share among 300 samples of 80 items is binomial: 95 % with a deviation of 1.3 %."""
     rng = np.random.default_rng(2)
     measure, truth, held = measures.classes(2), 0.7, 0
     for seed in range(300):
@@ -37,7 +37,7 @@ def test_intervals_hold_the_true_score_as_often_as_they_say() -> None:
 
 
 def test_p_values_are_even_where_there_is_no_difference() -> None:
-    """Two runs of one quality: a p value below 0.1 comes about one time in ten."""
+    """For two equally good runs, a p-value below 0.1 occurs about one time in ten."""
     rng = np.random.default_rng(3)
     measure, small = measures.means("accuracy"), 0
     for seed in range(300):
@@ -48,7 +48,7 @@ def test_p_values_are_even_where_there_is_no_difference() -> None:
 
 
 def test_a_difference_is_paired() -> None:
-    """The second run is right on the first one's items and ten more; unpaired, none could tell."""
+    """The second run is right on the first one's items and ten more; unpaired tests miss that."""
     first = np.arange(200)[:, None] < 100
     second = np.arange(200)[:, None] < 110
     difference = differences(

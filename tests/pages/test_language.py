@@ -1,4 +1,4 @@
-"""What pages say is there in Chinese, too, and a browser that asks for Chinese gets it."""
+"""All phrases of the pages exist in Chinese, and a browser that asks for Chinese gets them."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ def test_every_phrase_has_its_chinese_and_is_said() -> None:
 
 
 def test_every_sentence_comes_from_the_code() -> None:
-    """Its longest word, at least, stands in a string of the code."""
+    """At least its longest word is in a string of the code."""
     strings = " ".join(
         node.value
         for text in sources("py")

@@ -52,7 +52,7 @@ def error_of(paths: list[Path], columns: ColumnSettings, format: str | None = No
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str) -> None:
-    """As spreadsheets write it where 0,5 is a half."""
+    """As spreadsheets write it in countries where 0,5 is a half."""
     content = f'text{mark}label\n"good{mark} new, ""so"" so"{mark}pos\nan "open quote{mark}neg\n'
     records = read_records([write("a.csv", content)], ColumnSettings())
     rows = [(record.text, record.labels) for record in records]
@@ -484,7 +484,7 @@ def test_a_json_row_without_a_column_that_others_have_says_so(write: Write) -> N
             None,
             ColumnSettings(),
             ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson .json "
-            ".parquet .txt, or say its format: csv, tsv, jsonl, parquet, text",
+            ".parquet .txt, or give the format: csv, tsv, jsonl, parquet, text",
         ),
         (
             "a.xlsx",
@@ -496,22 +496,22 @@ def test_a_json_row_without_a_column_that_others_have_says_so(write: Write) -> N
             "a.txt",
             None,
             ColumnSettings(),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.csv",
             "text",
             ColumnSettings(text_pair="b", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.txt",
             None,
             ColumnSettings(text="message", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.parquet.gz",
@@ -554,7 +554,7 @@ def test_every_name_of_utf_8_is_that_of_parquet(tmp_path: Path, name: str) -> No
     pq.write_table(pa.table({"text": ["a"], "label": ["x"]}), path)
     (record,) = read_records([path], ColumnSettings(encoding=name))
     assert record.text == "a"
-    with pytest.raises(UserError, match="--encoding is for text; Parquet says itself"):
+    with pytest.raises(UserError, match="--encoding is for text; a Parquet file"):
         read_records([path], ColumnSettings(encoding="latin-1"))
 
 

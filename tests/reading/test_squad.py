@@ -84,7 +84,7 @@ def test_an_array_of_rows(write: Write, wrap: Callable[[Any], Any]) -> None:
 
 
 def test_a_table_of_rows(tmp_path: Path) -> None:
-    """As data libraries keep SQuAD; a table fills up with nulls what a row lacks."""
+    """As data libraries store SQuAD; missing fields of a row are null."""
     path = tmp_path / "a.parquet"
     columns = {"text": ["blue", "sky"], "answer_start": [11, 4]}
     rows = [

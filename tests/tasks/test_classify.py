@@ -10,7 +10,7 @@ import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
-from heedful.tasks.classify import Classify, alike, class_weights, order_labels
+from heedful.tasks.classify import Classify, class_weights, lookalike_labels, order_labels
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -33,15 +33,23 @@ def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) ->
 
 
 def test_labels_that_look_alike_are_told() -> None:
-    assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
-    assert list(alike(["food", ' "food"', '"'])) == [("food", ' "food"')]
-    assert list(alike(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])) == [
+    assert list(lookalike_labels(["Food", "animal", "food", "food "])) == [
+        ("Food", "food"),
+        ("Food", "food "),
+    ]
+    assert list(lookalike_labels(["food", ' "food"', '"'])) == [("food", ' "food"')]
+    assert list(
+        lookalike_labels(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])
+    ) == [
         ("1", "1.0"),
         ("1", " 1"),
         ("True", "true"),
     ]
     spelt = ["caf\u00e9", "cafe\u0301", "bill", "bill\u200b", "\uff42\uff49\uff4c\uff4c", "cafe"]
-    assert list(alike(spelt)) == [(spelt[0], spelt[1]), *((spelt[2], one) for one in spelt[3:5])]
+    assert list(lookalike_labels(spelt)) == [
+        (spelt[0], spelt[1]),
+        *((spelt[2], one) for one in spelt[3:5]),
+    ]
 
 
 @pytest.mark.parametrize("multi_label", [False, True])

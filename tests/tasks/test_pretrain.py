@@ -33,7 +33,7 @@ THINGS = {"apple": "red", "grass": "green", "sky": "blue"}
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give documents of sentences about one thing each."""
+    """Provide documents of sentences about one thing each."""
     draw = random.Random(0)
     documents = []
     for number in range(30):
@@ -47,7 +47,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a vocabulary of them."""
+    """Provide a vocabulary of the words in `books`."""
     out = tmp_path_factory.mktemp("words") / "words"
     assert run(["vocabulary", str(books), "--size", "60", "--out", str(out)]) == 0
     return out
@@ -546,7 +546,7 @@ def test_wrong_questions_are_named(
         (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
         (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
         (["score", ""], "text, line 1: empty; there is nothing to score"),
-        (["score", "a", "--n-best", "x.jsonl"], "--n-best is a file of lists"),
+        (["score", "a", "--n-best", "x.jsonl"], "give --n-best, or texts or --input, not both"),
     ]:
         verb, *rest = map(str, arguments)
         assert run([verb, str(out), *rest]) == 2

@@ -1,4 +1,4 @@
-"""Which runs may go on in a folder."""
+"""Which runs may resume in a folder."""
 
 import errno
 import json

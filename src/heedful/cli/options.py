@@ -78,8 +78,8 @@ def _put_on_one_line(kind: type) -> None:
             shown = False  # the docstring describes the default
         elif isinstance(defaults[name], tuple):
             shown = ", ".join if defaults[name] else False
-        told = Parameter(help=text, show_default=shown)
-        kind.__annotations__[name] = Annotated[kind.__annotations__[name], told]
+        parameter = Parameter(help=text, show_default=shown)
+        kind.__annotations__[name] = Annotated[kind.__annotations__[name], parameter]
 
 
 @contextmanager

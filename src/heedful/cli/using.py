@@ -144,7 +144,7 @@ def _show_scores(scores: dict[str, Any], run: Path, predictions: Path | None) ->
         print_table(precision_table(scores))
     if has_confusion(scores):
         print_table(confusion_table(scores))
-    # They have to be out before what they come from is deleted.
+    # Show the scores before the stored outputs are deleted.
     show(json.dumps(summary(scores), ensure_ascii=False))
 
 
@@ -198,7 +198,7 @@ def predict(
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = Predictor.load(run, predicting)
-        asked = command.PredictRequest(
+        request = command.PredictRequest(
             texts=texts,
             input=input or (),
             context=context,
@@ -210,9 +210,9 @@ def predict(
             plain=plain,
         )
         if output.out is None:
-            command.predict(run, predictor, asked, show=show, say=say)
+            command.predict(run, predictor, request, show=show, say=say)
         else:
-            command.predict_files(run, predictor, asked, output, say=say)
+            command.predict_files(run, predictor, request, output, say=say)
 
 
 def score(
@@ -225,10 +225,10 @@ def score(
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Score how likely texts are to a pre-trained run, or re-rank n-best lists by that.
+    """Score the likelihood of texts under a pre-trained run, or re-rank n-best lists by it.
 
-    Each token is masked in turn, or told from those before it where the run goes on with texts,
-    and the log probabilities of all are added up:
+    The score is the sum of the log-probabilities of all tokens. A masked language model predicts
+    each token from all others, a run that continues texts from those before it:
 
         heedful score runs/mini "He sat on the chair." "He sat on the cheer."
 
@@ -261,9 +261,9 @@ def score(
     if not math.isfinite(weight):
         raise UserError(f"--weight {weight}: must be a number")
     if n_best is not None and all_scores:
-        raise UserError("--all-scores is for texts; a list gives what its order comes from")
+        raise UserError("--all-scores is for texts; --n-best always prints the scores of a list")
     if n_best is not None and (texts or input is not None):
-        raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
+        raise UserError("give --n-best, or texts or --input, not both")
     predictor = Predictor.load(run, predicting)
     if n_best is not None:
         for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):

@@ -196,7 +196,7 @@ def begin(parts: PartialOutput, facts: Mapping[str, Any]) -> PartialOutput:
     return parts
 
 
-def go_on(parts: PartialOutput, facts: Mapping[str, Any], size: int | None) -> PartialOutput:
+def resume(parts: PartialOutput, facts: Mapping[str, Any], size: int | None) -> PartialOutput:
     """Return the finished shards of an earlier call, and delete unfinished files.
 
     Args:

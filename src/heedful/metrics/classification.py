@@ -31,7 +31,7 @@ class ClassificationScores:
         self.labels = list(labels)
         self.multi_label = multi_label
         self.threshold = threshold
-        self._items = self._right = 0
+        self._items = self._correct = 0
         # Single-label: the number of items of each pair of a true and a predicted class. A matrix
         # of all pairs would fill the memory if there are many classes.
         self._pairs: Counter[tuple[int, int]] = Counter()
@@ -59,7 +59,7 @@ class ClassificationScores:
         probabilities, targets = probabilities.cpu(), targets.cpu()
         if self.multi_label:
             predicted, true = (probabilities >= self.threshold).numpy(), targets.bool().numpy()
-            self._right += int((predicted == true).all(1).sum())
+            self._correct += int((predicted == true).all(1).sum())
             for counts, cases in zip(
                 self._counts, (predicted & true, predicted & ~true, true & ~predicted), strict=True
             ):
@@ -67,10 +67,10 @@ class ClassificationScores:
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
         confidence, predicted = (part.numpy() for part in probabilities.double().max(1))
-        right = predicted == targets.numpy()
-        self._right += int(right.sum())
+        correct = predicted == targets.numpy()
+        self._correct += int(correct.sum())
         self._pairs.update(zip(targets.tolist(), predicted.tolist(), strict=True))
-        self._calibration.update(confidence, right)
+        self._calibration.update(confidence, correct)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all items added so far, ready for JSON.
@@ -104,7 +104,7 @@ class ClassificationScores:
         scored = range(size) if self.multi_label else cells.seen()
         scores = {
             "items": self._items,
-            "accuracy": self._right / self._items,
+            "accuracy": self._correct / self._items,
             "macro_f1": float(precision_recall_f1(cells, scored, average="macro")[2]),
         }
         if self.multi_label:

@@ -97,8 +97,8 @@ def classes(size: int) -> Measure:
 
 
 def _calibration_error(columns: Statistics, weights: Statistics) -> Statistics:
-    right, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
-    gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
+    correct, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
+    gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - correct), CALIBRATION_BINS)
     return ratio(np.abs(gaps).sum(1), weights.sum(1))
 
 
@@ -135,11 +135,11 @@ def label_sets(size: int) -> Measure:
 
 def entities(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score entity recognition. Statistics: number of correct, predicted and true entities."""
-    right, predicted, true = (weights @ columns).T
+    correct, predicted, true = (weights @ columns).T
     return {
-        "precision": ratio(right, predicted),
-        "recall": ratio(right, true),
-        "f1": f1(right, predicted, true),
+        "precision": ratio(correct, predicted),
+        "recall": ratio(correct, true),
+        "f1": f1(correct, predicted, true),
     }
 
 
@@ -185,19 +185,19 @@ def neighbours(columns: Statistics, weights: Statistics) -> dict[str, Statistics
 
 def masked_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score masked-token prediction. Statistics: loss, correct tokens, masked tokens."""
-    loss, right, masked = (weights @ columns).T
+    loss, correct, masked = (weights @ columns).T
     return {
-        "masked_accuracy": ratio(right, masked),
+        "masked_accuracy": ratio(correct, masked),
         "perplexity": np.exp(np.minimum(ratio(loss, masked), 700.0)),
     }
 
 
 def next_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score next-token prediction. Statistics: loss, correct tokens, target tokens."""
-    loss, right, tokens = (weights @ columns).T
+    loss, correct, tokens = (weights @ columns).T
     mean = ratio(loss, tokens)
     return {
-        "next_accuracy": ratio(right, tokens),
+        "next_accuracy": ratio(correct, tokens),
         "log_likelihood": -mean,
         "perplexity": np.exp(np.minimum(mean, 700.0)),
     }
@@ -209,9 +209,9 @@ def detections(columns: Statistics, weights: Statistics) -> dict[str, Statistics
     Statistics: number of tokens, of correctly classified tokens, of replaced tokens, of tokens
     predicted as replaced, and of replaced tokens predicted as replaced.
     """
-    tokens, right, replaced, flagged, caught = (weights @ columns).T
+    tokens, correct, replaced, flagged, caught = (weights @ columns).T
     return {
-        "rtd_accuracy": ratio(right, tokens),
+        "rtd_accuracy": ratio(correct, tokens),
         "always_original": ratio(tokens - replaced, tokens),
         "rtd_precision": ratio(caught, flagged),
         "rtd_recall": ratio(caught, replaced),

@@ -186,8 +186,8 @@ def _check_quotes(row: list[str], record: str, width: int, where: str) -> None:
         quoted = record.startswith('"', position)
         if not quoted and spaced.fullmatch(cell) and cell != cell.strip(" "):
             raise UserError(
-                f"{where}: a space stands beside the quotes of a field, so they do not quote it; "
-                "delete the space"
+                f"{where}: there is a space next to the quotes of a field, so they do not quote "
+                "it; delete the space"
             )
         position += len(cell) + 1 + (2 + cell.count('"') if quoted else 0)
 
@@ -209,7 +209,7 @@ def _first_line(
         if record is not None:
             return record  # balanced quotes; only the number of fields is wrong
         raise UserError(
-            f"{where}: quotes do not balance, or do not stand at both ends of a field; with quotes "
+            f"{where}: quotes do not balance, or are not at both ends of a field; with quotes "
             f"as plain characters the line has {_fields(row)}, expected {first.width} as in line "
             f"{first.number}"
         )

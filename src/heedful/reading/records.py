@@ -30,6 +30,7 @@ from heedful.reading.fields import (
     read_text,
     unique,
 )
+from heedful.reading.images import fingerprint_of
 from heedful.reading.json_objects import read_objects, unit_of
 from heedful.reading.lines import (
     STDIN,
@@ -39,7 +40,6 @@ from heedful.reading.lines import (
     read_lines,
     source_name,
 )
-from heedful.reading.pictures import fingerprint_of
 from heedful.settings import ColumnSettings
 
 Text = str | tuple[str, str]
@@ -186,19 +186,19 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
             raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
         raise UserError(
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
-            f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
+            f"known: {' '.join(_ENDINGS)}, or give the format: {', '.join(FORMATS)}"
         )
     if format == "text" and columns != ColumnSettings(
         label=None, format=columns.format, encoding=columns.encoding
     ):
         raise UserError(
-            f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
-            "say its format: csv, tsv, jsonl or parquet"
+            f"{source_name(path)}: read as plain text, which has one text per line and no columns;"
+            " for a table, give the format: csv, tsv, jsonl or parquet"
         )
     if format in ("jsonl", "parquet") and not columns.header:
         raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
     if format == "parquet" and not is_utf8(columns.encoding):
-        raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
+        raise UserError(f"{path}: --encoding is for text; a Parquet file needs none")
     if format == "parquet" and (path == STDIN or compression_of(path) is not None):
         raise UserError(
             f"{source_name(path)}: Parquet is read from uncompressed files only, not from stdin"

@@ -21,12 +21,12 @@ from heedful.device_transfer import copy_to_device
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.delimited import split_values
-from heedful.reading.pictures import Picture
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
+from heedful.reading.images import ImageRecord
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, refuse_options
 from heedful.task import (
     Ability,
     Forward,
@@ -42,13 +42,13 @@ from heedful.task import (
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import label as label_target
-from heedful.tasks.judges import decisions as judges
+from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.modalities import Modality
-from heedful.tasks.modalities.pictures import Pictures, shift_of
+from heedful.tasks.modalities.images import Images, shift_of
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import check_outputs, encode_training_records
 
-Item = Record | Picture
+Item = Record | ImageRecord
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
 _MAX_GRADES = 20
@@ -58,7 +58,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IG
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classify(Task[Item, Tensor, Prediction]):
-    """Classifies texts or pictures into one label or several."""
+    """Classifies texts or images into one label or several."""
 
     name: ClassVar[str] = "classify"
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw"})
@@ -74,14 +74,14 @@ class Classify(Task[Item, Tensor, Prediction]):
     unknown."""
 
     pictures: bool = False
-    """Whether the inputs are pictures, not texts."""
+    """Whether the inputs are images, not texts."""
     shift: float = 0.0
-    """Maximum random shift of training pictures, as a share of the side length."""
+    """Maximum random shift of training images, as a share of the side length."""
 
     @property
     def modality(self) -> Modality:
         """The input modality."""
-        return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
+        return Images(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
 
     @property
     def example(self) -> str:
@@ -98,16 +98,16 @@ class Classify(Task[Item, Tensor, Prediction]):
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Item]:
-        """Stream the rows of tables, or the pictures of folders."""
+        """Stream the rows of tables, or the images of folders."""
         return self.modality.read(paths, columns, labelled=labelled)
 
     def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
-        """Make records from texts, pairs or pictures."""
+        """Make records from texts, pairs or images."""
         return self.modality.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, two texts, or a picture."""
+        """A text, two texts, or an image."""
         return self.modality.inputs
 
     @classmethod
@@ -120,7 +120,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         columns, options = recipe.columns, recipe.options
         assert isinstance(options, ClassifySettings)
         pictures, pairs = columns.format == "images", columns.text_pair is not None
-        shift = picture_options(options, pictures=pictures)
+        shift = image_options(options, images=pictures)
         modality = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).modality
         records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
@@ -179,7 +179,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        for first, second in alike(self.labels):
+        for first, second in lookalike_labels(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
         if _are_measurements(self.labels):
@@ -282,7 +282,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
-            picture=record.file if isinstance(record, Picture) else None,
+            picture=record.file if isinstance(record, ImageRecord) else None,
         )
 
     def explanation_target(
@@ -300,10 +300,10 @@ class Classify(Task[Item, Tensor, Prediction]):
         counter = metrics.ClassificationScores(self.labels, multi_label=self.multi_label)
         return Counting(counter, partial(_count, self))
 
-    def judge(self) -> Judge[Prediction, Item]:
-        """Return the judge of its answers."""
-        make_judge = judges.several_labels if self.multi_label else judges.one_label
-        return make_judge(self.labels)
+    def item_scorer(self) -> ItemScorer[Prediction, Item]:
+        """Return the scorer of its answers."""
+        make_scorer = item_scorers.several_labels if self.multi_label else item_scorers.one_label
+        return make_scorer(self.labels)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
@@ -326,16 +326,16 @@ def _count(
     scores.update(label_scores.view(len(answers), num_labels), truth)
 
 
-def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
-    """Return the maximum shift of pictures as a share of their side; 0 for texts.
+def image_options(options: ClassifySettings, *, images: bool) -> float:
+    """Return the maximum shift of images as a share of their side; 0 for texts.
 
     Raises:
-        UserError: a picture option is given for texts.
+        UserError: an image option is given for texts.
     """
-    if pictures:
+    if images:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
-    left_out(options, names, "is for images: give --format images too")
+    refuse_options(options, names, "is for images: give --format images too")
     return 0.0
 
 
@@ -373,7 +373,7 @@ def _stripped(label: str, known_labels: Container[str]) -> str:
     return label if label in known_labels else label.strip()
 
 
-def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+def lookalike_labels(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs of labels that differ only in case, spacing or quotes, or are the same number.
 
     A CSV file with a space before a quote keeps the quotes in the value: ``a text, "label"``.

@@ -24,7 +24,7 @@ from heedful.batches.sentences import SentenceRule
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, count_of
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.models import Head
 from heedful.models.fresh import new_config
 from heedful.models.model import Model
@@ -438,9 +438,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Return a new, empty accumulator of scores."""
         return self.task_objective.scores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of its answers."""
-        return self.task_objective.judge()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of its answers."""
+        return self.task_objective.item_scorer()
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

@@ -1,4 +1,4 @@
-"""Input modalities: texts or pictures. Tasks that support both delegate to a `Modality`."""
+"""Input modalities: texts or images. Tasks that support both delegate to a `Modality`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
