@@ -114,7 +114,7 @@ def evaluate(
             predictor.set_score_settings(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
-                num_labels = len(predictor.task.judge().labels) if one_label else None
+                num_labels = len(predictor.task.item_scorer().labels) if one_label else None
                 check_confusion_picture(picture, num_labels=num_labels)
                 check_new_file(picture, overwrite=overwrite)
         tell = partial(_show_scores, run=run, predictions=predictions)
