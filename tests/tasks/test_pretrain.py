@@ -182,7 +182,7 @@ def test_entities_are_masked_whole(
     said = capsys.readouterr().err
     assert "20 documents of 140 tokens" in said  # as many as without marks
     left_out = "" if marked else "; 1 with unknown tokens left out"
-    assert f"1 phrase is masked as a whole{left_out}" in said
+    assert f"masked as a whole: 1 phrase{left_out}" in said
     task = heedful.load(out).task
     assert task.phrases[0] == "red apple"
     assert task.marked == marked

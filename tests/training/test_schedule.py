@@ -204,3 +204,22 @@ def test_the_settings_name_the_same_schedules() -> None:
 def test_importing_schedules_does_not_import_torch() -> None:
     program = "import sys, heedful.training.schedule; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "warmup", "total_steps", "warning"),
+    [
+        ("linear", 0.1, 1, "takes the only step, at a rate of 0: give --warmup 0"),
+        ("linear", 500, 200, "takes all steps and never reaches that rate: give a smaller"),
+        ("cosine", 200, 200, "takes all steps"),
+        ("linear", 199, 200, ""),
+        ("linear", 0, 1, ""),
+        ("constant", 500, 200, ""),
+    ],
+)
+def test_a_warmup_that_the_run_does_not_outlast_is_told(
+    name: str, warmup: float, total_steps: int, warning: str
+) -> None:
+    said = ours.warmup_warning(name, warmup, total_steps)
+    assert warning in said
+    assert bool(warning) == bool(said)

@@ -6,6 +6,8 @@ only pure raster formats are tried.
 
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,27 +80,51 @@ def open_image(content: bytes, source: str, *, channels: int = 3) -> "Image":
     Raises:
         UserError: the content is empty, not an image, damaged or too large.
     """
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError:
-        raise missing("images") from None
+    with _refusing(source):
+        from PIL import ImageOps
+
+        image = _open(content, source)
+        image.load()
+        if image.mode == "I" and image.format == "PPM":  # 16-bit values; lossless
+            image = image.convert("I;16")
+        image = ImageOps.exif_transpose(image)
+        return opaque_image(image, source, channels=channels)
+
+
+def count_pixels(content: bytes) -> int:
+    """Return the number of pixels of an image by its header; 0 if `open_image` refuses it."""
+    with suppress(UserError), _refusing("image"):
+        image = _open(content, "image")
+        return image.height * image.width
+    return 0
+
+
+def _open(content: bytes, source: str) -> "Image":
+    """Read the header of an image, and check its number of pixels."""
+    from PIL import Image
+
     if not content:
         raise UserError(f"{source}: empty")
+    image: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
+    rows, columns = image.height, image.width
+    if rows * columns > MAX_PIXELS:
+        raise UserError(
+            f"{source}: {columns:,} x {rows:,} pixels; images of at most {MAX_PIXELS:,} are read"
+        )
+    return image
+
+
+@contextmanager
+def _refusing(source: str) -> Iterator[None]:
+    """Turn the exceptions of Pillow into a `UserError`."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise missing("images") from None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large or odd files, which the code below checks
-            image: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
-            rows, columns = image.height, image.width
-            if rows * columns > MAX_PIXELS:
-                raise UserError(
-                    f"{source}: {columns:,} x {rows:,} pixels; images of at most "
-                    f"{MAX_PIXELS:,} are read"
-                )
-            image.load()
-            if image.mode == "I" and image.format == "PPM":  # 16-bit values; lossless
-                image = image.convert("I;16")
-            image = ImageOps.exif_transpose(image)
-            return opaque_image(image, source, channels=channels)
+            warnings.simplefilter("ignore")  # about large or odd files, which are checked
+            yield
     except UserError:
         raise
     except UnidentifiedImageError:
@@ -111,19 +137,6 @@ def open_image(content: bytes, source: str, *, channels: int = 3) -> "Image":
     except Exception as error:  # each format raises its own exceptions for damaged files
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise UserError(f"{source}: damaged image: {reason}") from error
-
-
-def count_pixels(content: bytes) -> int:
-    """Return the number of pixels of an image by its header; 0 if `open_image` refuses it."""
-    from PIL import Image
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            image = Image.open(BytesIO(content), formats=FORMATS)
-    except Exception:  # each format raises its own exceptions for damaged files
-        return 0
-    return image.height * image.width
 
 
 def blank_image() -> bytes:

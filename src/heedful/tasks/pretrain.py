@@ -299,8 +299,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         if rule is not None and (phrases := rule.phrases) is not None:
             num_unknown = len(self.phrases) - phrases.size
             left_out = f"; {num_unknown:,} with unknown tokens left out" if num_unknown else ""
-            verb = "is" if phrases.size == 1 else "are"
-            say(f"{count_of(phrases.size, 'phrase')} {verb} masked as a whole{left_out}")
+            say(f"masked as a whole: {count_of(phrases.size, 'phrase')}{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)

@@ -55,7 +55,7 @@ from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 from heedful.training.prune import check_prunable, prune
-from heedful.training.schedule import schedule
+from heedful.training.schedule import schedule, warmup_warning
 from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
@@ -144,12 +144,11 @@ def _in_passes(recipe: Recipe) -> bool:
 
 def _summary(run: Run, examples: Examples | Stream, device: torch.device) -> str:
     """Return a line that sums up the training settings and the device."""
-    no_update = run.total_steps == 1 and not run.work.lr_factor(0)
-    warning = "; the warm-up takes the only step, at a rate of 0: give --warmup 0"
     return (
         f"{examples.card}, {count_of(run.total_steps, 'step')} of {run.settings.batch_size}, "
         f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
-        f"{run.precision.name} on {device} ({run.precision.reason}){warning if no_update else ''}"
+        f"{run.precision.name} on {device} ({run.precision.reason})"
+        f"{warmup_warning(run.settings.schedule, run.settings.warmup, run.total_steps)}"
     )
 
 

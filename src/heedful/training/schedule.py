@@ -134,6 +134,21 @@ def warmup_steps(warmup: float, total_steps: int) -> int:
     raise UserError(f"warm-up {warmup}: give a share from 0 to below 1, or a whole number of steps")
 
 
+def warmup_warning(name: str, warmup: float, total_steps: int) -> str:
+    """Return the end of a message if a run ends before its warm-up does, else ''.
+
+    Args:
+        name: one of :data:`SCHEDULES`; ``constant`` has no warm-up.
+        warmup: see :func:`warmup_steps`.
+        total_steps: number of steps of the run.
+    """
+    if name == "constant" or warmup_steps(warmup, total_steps) < total_steps:
+        return ""
+    if total_steps == 1:
+        return "; the warm-up takes the only step, at a rate of 0: give --warmup 0"
+    return "; the warm-up takes all steps and never reaches that rate: give a smaller --warmup"
+
+
 def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], float]:
     """Return the schedule of a run: a function from a step to a learning-rate factor.
 
