@@ -287,7 +287,7 @@ def test_what_is_read_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> Non
         [*words, "--overwrite"], capsys
     )
     words = ["report", "classify", "--data", "n*.csv", "--out", "new.csv", "--overwrite"]
-    assert "--out new.csv: a report is a page" in error_of(words, capsys)
+    assert "--out new.csv: a report is an HTML page" in error_of(words, capsys)
     with pytest.raises(UserError, match=r"^predictions new.csv: new.csv is read from there"):
         heedful.evaluate("classify", "new.csv", predictions="new.csv", overwrite=True)
     assert Path("new.csv").read_text() == Path("data/classify.csv").read_text()
