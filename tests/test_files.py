@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from tests.golden.copies import LATEST
 
 from heedful import files
@@ -132,6 +133,32 @@ def test_what_a_full_disk_stops_is_named(tmp_path: Path) -> None:
         write_folder()
     assert message_of(full.value) == f"{tmp_path / 'b/a.json'}: No space left on device"
     assert [*tmp_path.iterdir()] == []
+
+
+def test_weights_that_a_full_disk_stops_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise SafetensorError(
+            "Error while serializing: I/O error: No space left on device (os error 28)"
+        )
+
+    def write_folder() -> None:
+        with files.new_folder(tmp_path / "run") as new:
+            files.write_tensors(new / "a.safetensors", {"a": torch.ones(2)})
+
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    with pytest.raises(OSError, match="No space") as full:
+        write_folder()
+    assert message_of(full.value) == f"{tmp_path / 'run/a.safetensors'}: No space left on device"
+
+
+@pytest.mark.parametrize("new", [files.new_file, files.new_folder])
+def test_where_nothing_can_be_written_the_users_name_is_named(tmp_path: Path, new: Any) -> None:
+    path = tmp_path / ("a" * 250)  # the temporary name beside it is too long
+    with pytest.raises(OSError, match="too long") as error, new(path) as partial:
+        partial.write_text("text")
+    assert message_of(error.value) == f"{path}: File name too long"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")

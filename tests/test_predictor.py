@@ -339,7 +339,7 @@ def test_texts_may_be_given_in_many_ways() -> None:
 
 def test_a_predictor_shows_what_it_does() -> None:
     shown = repr(heedful.load(GOLDEN))
-    assert shown.startswith("<Predictor 'classify': Sorts text into 3 labels")
+    assert shown.startswith("<Predictor 'classify': Gives each text one of 3 labels")
 
 
 @pytest.mark.parametrize(("option", "instead"), [("all_scores", "to_dict"), ("plain", "plain")])

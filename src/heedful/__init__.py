@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 # the command line's help needs no torch.
 _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
+    "AddedToken": "heedful.tokens",
     "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
     "BertTokenizerFast": "heedful.tokens",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.answers.labels import Prediction as Prediction
+    from heedful.tokens import AddedToken as AddedToken
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import BertTokenizerFast as BertTokenizerFast

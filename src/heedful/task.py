@@ -186,6 +186,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     """Betas and epsilon of AdamW."""
 
     @property
+    def target_scale(self) -> float:
+        """Standard deviation of the targets of a regression: the unit in which it learns."""
+        return 1.0
+
+    @property
     def example(self) -> str:
         """Example arguments to ``heedful predict RUN``."""
         return '"a text"'

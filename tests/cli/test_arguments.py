@@ -157,6 +157,15 @@ def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..
             "train classify: --train is missing; 'a.csv' belongs to no option",
         ),
         (["evaluate", "r", "a.csv"], "evaluate: --data is missing; 'a.csv' belongs to no option"),
+        (
+            ["predict", "r", "-5 C"],
+            "'-5 C' begins like an option; put -- before texts that begin with '-'",
+        ),
+        (
+            ["tokenize", "--- a"],
+            "'--- a' begins like an option; put -- before texts that begin with '-'",
+        ),
+        (["predict", "r", "--plane"], "Unknown option: --plane. Did you mean --plain?"),
     ],
 )
 def test_what_is_missing_is_named(

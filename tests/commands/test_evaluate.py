@@ -37,3 +37,12 @@ def test_something_in_the_way_does_not_hide_the_scores(folder: Path) -> None:
     said: list[str] = []
     assert heedful.evaluate(folder, DATA, say=said.append)["items"] == 48
     assert [line.partition(":")[0] for line in said] == ["the scores were not saved"]
+
+
+def test_several_labels_are_separated_as_in_training(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(LATEST / "many", tmp_path / "run"))
+    data = LATEST / "data/many.csv"
+    scores = heedful.evaluate(folder, data)
+    assert scores["micro_f1"] == heedful.evaluate(folder, data, label_separator=";")["micro_f1"]
+    (tmp_path / "a.csv").write_text("text,label\nthe red horse,animal|food\n", "utf-8")
+    assert heedful.evaluate(folder, tmp_path / "a.csv", label_separator="|")["items"] == 1

@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.alike import same
-from tests.interop.test_hf import TEXTS
 from tests.tiny_folders import ENCODERS, write_folder
 
 import heedful
 from heedful.cli import run as cli
 from heedful.errors import UserError
 from heedful.files import read_tensors
-from heedful.interop import export
 from heedful.models import FAMILIES, Head
 from heedful.predictor import Predictor
 
@@ -56,39 +53,6 @@ def load(folder: Path) -> Predictor:
 
 def pipe(reference: ModuleType, task: str, folder: Path) -> Any:
     return reference.pipeline(task, model=str(folder), device="cpu")
-
-
-@pytest.mark.parametrize("name", ["classify", "many", "pair", "regress", "tag", "answer", "choose"])
-def test_what_was_exported_answers_as_the_run_does(name: str, golden: Path, tmp_path: Path) -> None:
-    export(golden / name, tmp_path / "out", "hf")
-    ours, again = load(golden / name), load(tmp_path / "out")
-    items: list[Any] = list(TEXTS)
-    if name == "pair":
-        items = list(zip(TEXTS, reversed(TEXTS), strict=True))
-    elif name == "answer":
-        items = [("where is it?", "Carla eats cheese in Oslo. it is red.")]
-    elif name == "choose":
-        items = [("what sleeps?", "the soup", "the bird", "the tower")]
-    rows = [[one.to_dict(everything=True) for one in run(items)] for run in (ours, again)]
-    for row in [*rows[0], *rows[1]]:
-        for key in ("n_best", "margin"):  # which say how likely it is that there is none
-            row.pop(key, None)
-    assert same(rows[1], rows[0])
-
-
-@pytest.mark.parametrize("name", ["pretrain", "masked"])
-def test_masked_words_are_filled_as_by_the_run(name: str, golden: Path, tmp_path: Path) -> None:
-    export(golden / name, tmp_path / "out", "hf")
-    ours, again = load(golden / name), load(tmp_path / "out")
-    text = "the cat [MASK] red."
-    assert same(again(text).to_dict(everything=True), ours(text).to_dict(everything=True))
-
-
-@pytest.mark.parametrize("name", ["writer", "replies"])
-def test_texts_are_written_as_by_the_run(name: str, golden: Path, tmp_path: Path) -> None:
-    export(golden / name, tmp_path / "out", "hf")
-    ours, again = load(golden / name), load(tmp_path / "out")
-    assert again("the cat").text == ours("the cat").text
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "electra"])

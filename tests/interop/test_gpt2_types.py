@@ -61,6 +61,23 @@ def test_what_the_reference_has_trained_is_told_them(tmp_path: Path, reference: 
     assert run(("a b", "c d")).scores == pytest.approx(pair, abs=1e-5)
 
 
+@pytest.mark.parametrize("names", [{}, {"model_input_names": ["input_ids", "attention_mask"]}])
+def test_its_own_tokenizer_of_no_named_class_tells_them(
+    tmp_path: Path, reference: ModuleType, names: dict[str, list[str]]
+) -> None:
+    folder = tmp_path / "model"
+    options: dict[str, Any] = {"initializer_range": 0.5, "pad_token_id": 0}
+    write_folder("gpt2", folder, head="sequence", id2label=dict(enumerate("abc")), **options)
+    reference.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text("utf-8")) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(settings | names), "utf-8")
+    run = heedful.load(folder, precision="fp32")
+    assert run("a b c").scores == pytest.approx(theirs(reference, folder, "a b c"), abs=1e-5)
+    pair = theirs(reference, folder, {"text": "a b", "text_pair": "c d"})
+    assert run(("a b", "c d")).scores == pytest.approx(pair, abs=1e-5)
+
+
 def test_so_is_a_tagger(tmp_path: Path, reference: ModuleType) -> None:
     folder = write_gpt2(tmp_path / "model", "token")
     word = heedful.load(folder, precision="fp32")("a b c").words[-1]

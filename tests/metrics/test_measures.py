@@ -43,6 +43,15 @@ def check(measure: measures.Measure, columns: Columns, score: Callable[[list[int
             assert value[at] == pytest.approx(expected[name], abs=2e-6), (name, at)
 
 
+def test_very_many_classes_need_no_matrix_of_all_pairs() -> None:
+    size = 300_000  # whose matrix would take 720 GB
+    columns, weights = np.array([[7, 7, 0.9], [8, 9, 0.9]]), np.array([[1.0, 1.0], [2.0, 0.0]])
+    assert measures.classes(size)(columns, weights)["accuracy"].tolist() == [0.5, 1.0]
+    scores = ClassificationScores([str(number) for number in range(size)])
+    scores.update(torch.nn.functional.one_hot(torch.tensor([7, 9]), size), torch.tensor([7, 8]))
+    assert scores.compute()["accuracy"] == 0.5
+
+
 def test_classes() -> None:
     rng = np.random.default_rng(1)
     probabilities = rng.dirichlet([0.4] * 4, 120)

@@ -124,3 +124,18 @@ def test_the_bootstrap_of_texts_agrees_with_that_of_sacrebleu(
         [measure] * 2, [column.astype(np.float64) for column in columns], seed=0
     )[name]
     assert difference.p_value == pytest.approx(theirs[1].p_value, abs=0.03)
+
+
+def test_scores_that_one_run_lacks_are_not_compared() -> None:
+    """A run whose vocabulary cannot write the texts has no likelihood of them."""
+    rng = np.random.default_rng(4)
+    right = (rng.random((40, 1)) < 0.7).astype(np.float64)
+    likelihood = np.stack([-rng.random(40), np.ones(40)], 1)
+    measure = measures.both(measures.likelihood, measures.means("accuracy"), at=2)
+    columns = [np.hstack([0 * likelihood, right]), np.hstack([likelihood, 1 - right])]
+    for runs in (columns, columns[::-1]):
+        found = differences([measure] * 2, runs, seed=0)
+        assert list(found) == ["accuracy"]
+        accuracy = found["accuracy"]
+        assert accuracy.low <= accuracy.difference <= accuracy.high
+    assert differences([measures.likelihood] * 2, [0 * likelihood, likelihood], seed=0) == {}

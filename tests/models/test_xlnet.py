@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from heedful.errors import UserError
-from heedful.models import XLNetConfig, XLNetForQuestionAnswering, XLNetLMHeadModel, XLNetModel
+from heedful.models import (
+    XLNetConfig,
+    XLNetForQuestionAnswering,
+    XLNetForQuestionAnsweringSimple,
+    XLNetLMHeadModel,
+    XLNetModel,
+)
 from heedful.models.xlnet.presets import PRESETS
 
 B, S, D, L = 2, 12, 16, 2
@@ -104,6 +110,13 @@ def test_the_pointer_finds_what_may_be_an_answer() -> None:
     assert best.start_top_index.min() >= 6
     assert best.end_top_index.min() >= 6
     torch.testing.assert_close(model(IDS[:, :2]).start_top_log_probs.sum(1), torch.ones(B).double())
+
+
+@pytest.mark.parametrize("model", [XLNetForQuestionAnswering, XLNetForQuestionAnsweringSimple])
+@pytest.mark.parametrize("name", ["start_positions", "end_positions"])
+def test_an_answer_with_one_end_is_refused(model: Any, name: str) -> None:
+    with pytest.raises(UserError, match="give both start_positions and end_positions, or neither"):
+        _model(model)(IDS, **{name: torch.zeros(B, dtype=torch.long)})
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -139,7 +139,10 @@ def test_an_array_is_read_as_lines_are(write: Write, name: str, content: str) ->
         ('[[{"text": "a"}]]', ", row 1: expected a JSON object, found a list"),
         ("3", ", row 1: expected a JSON object, found the number 3"),
         ('{"data": ["a"]}', ", row 1: no column 'text'; columns: 'data'"),
-        ('[{"text": "a"}, {"txt": "b"}]', ", row 2: no column 'text' (did you mean 'txt'?)"),
+        (
+            '[{"text": "a"}, {"txt": "b"}]',
+            ", row 2, column 'text': missing, though earlier rows have it",
+        ),
         ('[{"text": "a"} {}]', ", line 1, column 16: not JSON: Expecting ',' delimiter"),
         ('[{"text": "a"},\n {"text": "b"}', ", line 2, column 15: not JSON: Expecting ','"),
         ('[{"text": "a"}]\n\n}', ", line 3, column 1: not JSON: Expecting value"),
@@ -378,7 +381,8 @@ HEAD = "text,label\n"
         (
             "a.jsonl",
             '{"text": "a", "label": 1}\n{"text": "a", "lable": 1}\n',
-            ", line 2: no column 'label' (did you mean 'lable'?); columns: 'text', 'lable'",
+            ", line 2, column 'label': missing, though earlier lines have it"
+            " (did you mean 'lable'?); columns: 'text', 'lable'",
         ),
         (
             "a.jsonl",
@@ -464,6 +468,12 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
     path = write("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "y", "z": 0, "text": "b"}\n')
     records = [(record.text, record.labels) for record in read_records([path], ColumnSettings())]
     assert records == [("a", ("x",)), ("b", ("y",))]
+
+
+def test_a_json_row_without_a_column_that_others_have_says_so(write: Write) -> None:
+    path = write("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "b"}\n')
+    message = f"{path}, line 2, column 'label': missing, though earlier lines have it"
+    assert error_of([path], ColumnSettings()) == f"{message}; columns: 'text'"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_one_text_that_differs_tells_nothing() -> None:
         ("classify", "tag", "classify is a run of classify and tag one of tag"),
         ("classify", "pair", "only classify knows animal, food, place"),
         ("pretrain", "masked", "only runs with the same scores can be compared"),
-        ("many", "classify", "many: Sorts text into 3 labels (any number of labels per text)"),
+        ("many", "classify", "many: Gives each text any number of 3 labels"),
     ],
 )
 def test_what_cannot_be_compared(

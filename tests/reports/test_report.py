@@ -73,7 +73,7 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     command(["report", "classify", "--out", str(tmp_path / "before.html")])
     before = text_of((tmp_path / "before.html").read_text("utf-8"))
     assert "heedful report RUN --data FILE" in before
-    assert "Sorts text into 3 labels" in before
+    assert "Gives each text one of 3 labels" in before
     command(["evaluate", *ONE_OF_EACH["classify"]])
     command(["report", "classify", "--out", str(tmp_path / "after.html")])
     after = text_of((tmp_path / "after.html").read_text("utf-8"))
@@ -222,6 +222,16 @@ def test_long_lists_are_shortened(tmp_path: Path) -> None:
     metrics = {"items": 660, "accuracy": 0.9, "per_class": rows, "confusion": confusion}
     (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
     html = heedful.report(path).html
+    cells = [
+        {"true": f"label {a}", "predicted": f"label {b}", "items": confusion[a][b]}
+        for a in range(size)
+        for b in range(size)
+        if confusion[a][b]
+    ]
+    metrics = {**metrics, "confusion_cells": cells}  # as of many labels
+    del metrics["confusion"]
+    (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    assert heedful.report(path).html == html
     said = text_of(html)
     assert "20 more labels have a higher F1" in said
     assert "label 39 0.500" in said
@@ -241,6 +251,13 @@ def test_a_run_in_training_has_a_report(task: str, tmp_path: Path) -> None:
     report.save(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "Its training has not finished." in page
+
+
+def test_a_run_that_is_not_there_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(tmp_path / "gone")]) == 2
+    assert capsys.readouterr().err == f"heedful: {tmp_path / 'gone'}: no such run folder\n"
 
 
 def test_a_report_is_a_page(tmp_path: Path) -> None:

@@ -131,6 +131,22 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     assert "image 1: 16 x 20 pixels; images of at most 100 are read" in reply.json()["error"]
 
 
+def test_the_pixels_of_a_request_are_limited_in_total(run: Path) -> None:
+    async def ask() -> list[httpx.Response]:
+        read = load(str(run), ServeSettings(precision="fp32"))
+        path = "/api/runs/run/predict"
+        async with (
+            service_of_loaded(read, max_pixels=3 * 16 * 20) as service,
+            client_of(service) as client,
+        ):
+            return [await client.post(path, json={"texts": [ENCODED] * n}) for n in (3, 4)]
+
+    allowed, refused = asyncio.run(ask())
+    assert (allowed.status_code, refused.status_code) == (200, 413)
+    said = "1,280 pixels of images; a request may have 960; send them in several requests"
+    assert said in refused.json()["error"]["message"]
+
+
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:
     async def ask() -> httpx.Response:
         runs = load(str(run), ServeSettings(precision="fp32")), loaded("classify")

@@ -62,6 +62,31 @@ def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> Non
     assert ("--label-separator" in str(error.value)) == multi_label
 
 
+def test_measurements_are_pointed_to_regression(tiny_model: Path, tmp_path: Path) -> None:
+    said: dict[int, str] = {}
+    for count in (20, 21):
+        rows = [{"text": "a", "label": number / 2} for number in range(count)]
+        lines: list[str] = []
+        out = tmp_path / str(count)
+        settings = {"model": str(tiny_model), "steps": 1, "say": lines.append}
+        heedful.train("classify", train=rows, out=out, **settings)
+        said[count] = "\n".join(lines)
+    assert "train regress" not in said[20]
+    assert "the 21 labels are numbers with fractions, and each of them counts as a" in said[21]
+
+
+def test_a_label_with_a_comma_is_quoted_as_in_csv(tiny_model: Path, tmp_path: Path) -> None:
+    weighed = class_weights('"a, b"=2, "c=d=3",e=4', ["a, b", "c=d", "e"], Counter("e"))
+    assert weighed == (2, 3, 4)
+    rows = [{"text": "x", "label": label} for label in ("a, b", 'the "c"', " d")]
+    labels, run = 'the "c", "a, b"," d"', tmp_path / "run"
+    heedful.train("classify", train=rows, out=run, model=str(tiny_model), labels=labels, steps=1)
+    goal = json.loads((run / "heedful.json").read_text())["goal"]
+    assert goal["labels"] == ['the "c"', "a, b", " d"]
+    with pytest.raises(UserError, match=r"labels 'a\\nb': a line break must be in double quotes"):
+        heedful.train("classify", train=rows, out=tmp_path / "b", labels="a\nb", steps=1)
+
+
 def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
     assert class_weights("b=2, a=3", ["a", "b"], Counter("ab")) == (3, 2)
     rows = [{"text": "a", "label": "b"}, {"text": "b", "label": " a"}, {"text": "c", "label": "a"}]

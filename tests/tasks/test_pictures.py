@@ -257,7 +257,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
         (
             {"preset": "mini", "model": "other"},
-            "preset trains a model from scratch, but model other",
+            "give preset to start from scratch, or model other to start from that model",
         ),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),

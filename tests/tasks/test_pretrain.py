@@ -181,8 +181,8 @@ def test_entities_are_masked_whole(
     assert train(text, out, *more) == 0, capsys.readouterr().err
     said = capsys.readouterr().err
     assert "20 documents of 140 tokens" in said  # as many as without marks
-    left_out = "" if marked else "; 1 with unknown tokens are left out"
-    assert f"1 phrases are masked as a whole{left_out}" in said
+    left_out = "" if marked else "; 1 with unknown tokens left out"
+    assert f"1 phrase is masked as a whole{left_out}" in said
     task = heedful.load(out).task
     assert task.phrases[0] == "red apple"
     assert task.marked == marked
@@ -457,7 +457,7 @@ def error_of(capsys: Out) -> str:
         (["--documents", "page"], "documents"),
         (
             ["--preset", "tiny", "--vocabulary", "words", "--model", "x"],
-            "--preset trains a model from scratch, but --model x starts",
+            "give --preset to start from scratch, or --model x to start from that model, not both",
         ),
         (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],

@@ -145,6 +145,29 @@ def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> N
     assert bias.tolist() == pytest.approx([2.25], abs=0.01)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e5])
+def test_numbers_of_any_size_are_learnt_alike(
+    numbers: Path, tiny_model: Path, tmp_path: Path, scale: float
+) -> None:
+    """Prices and small shares of the same distribution, from the same texts."""
+    header, *rows = numbers.read_text().splitlines()
+    scaled = tmp_path / "scaled.csv"
+    values = [line.rpartition(",") for line in rows]
+    lines = [f"{texts},{(float(value) - 2) * scale!r}" for texts, _, value in values]
+    scaled.write_text("\n".join([header, *lines]) + "\n")
+    options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
+    options |= {"learning_rate": 1e-2, "head_learning_rate": 1e-2, "dropout": 0.0}
+    options |= {"model": str(tiny_model), "epochs": 10, "batch_size": 9}
+    answers = []
+    for name, data in {"as-given": numbers, "scaled": scaled}.items():
+        heedful.train("regress", train=data, out=tmp_path / name, **options)
+        predict = heedful.load(tmp_path / name, precision="fp32")
+        answers.append([answer.value for answer in predict(["the red sky", "the blue sky"])])
+    expected, found = answers
+    assert abs(expected[1] - expected[0]) > 0.5
+    assert [value / scale + 2 for value in found] == pytest.approx(expected, abs=0.01)
+
+
 def test_large_numbers_that_differ_little_are_scored() -> None:
     scores = Regress(pairs=False).scores()
     labels = [1_700_000_000 + number for number in range(4)]

@@ -274,7 +274,7 @@ def test_a_run_goes_on_from_another(trained: Path, tmp_path: Path, capsys: Out) 
     assert heedful.load(tmp_path / "more")("Der Hund läuft.").text == "The dog runs."
     words[-1] = tmp_path / "other"
     assert run([str(word) for word in [*words, "--preset", "base"]]) == 2
-    assert "--preset is for a model from scratch" in capsys.readouterr().err
+    assert "give --preset to start from scratch, or --model" in capsys.readouterr().err
 
 
 def test_bleu_follows_the_script_that_is_written(tmp_path: Path, capsys: Out) -> None:

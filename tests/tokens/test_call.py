@@ -342,8 +342,7 @@ def test_a_misspelt_keyword_is_an_error(toy: BertTokenizer) -> None:
     [
         ("padding_side", "left"),
         ("truncation_side", "left"),
-        ("pad_token_id", 5),
-        ("pad_token", "x"),
+        ("pad_token", "no such token"),
     ],
 )
 def test_an_attribute_that_rows_would_not_follow_is_refused(name: str, value: object) -> None:

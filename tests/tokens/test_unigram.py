@@ -63,9 +63,9 @@ HARD = [
 LONG = "the a un the b hel " * 14 + "the"
 SHORTER = "the a un the b hel " * 12 + "the a b"
 """As many pieces of XLNet's as ``LONG`` has of the others': each has room beside a short text."""
-TEXTS = ["a café, isn't it? it's the [MASK] unable", "", LONG, "x", "\n"]
+TEXTS = ["a café, isn't it? it's the [MASK] unable 日本😀x", "", LONG, "x", "\n"]
 OTHERS = ["no.\tit was the b's", LONG, "the short one", "", "y z"]
-WORDS = [["the", "unable", "", "a b", "[MASK] x"], [], ["x"]]
+WORDS = [["the", "unable", "", "a b", "[MASK] x", "日本x", "ok😀"], [], ["x"]]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def _is_shifted(ours: UnigramEncoder, text: str) -> bool:
 
 
 def _assert_equal(ours: Any, theirs: Any, texts: list[str]) -> int:
-    """Compare ids, words and offsets; return how many texts the reference shifts."""
+    """Compare ids, words, tokens and offsets; return how many texts the reference shifts."""
     expected = theirs.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
     together = ours._encoder.batch(texts, located=True).lists()
     assert ours.encode_batch(texts) == [one.ids for one in expected]
@@ -158,6 +158,10 @@ def _assert_equal(ours: Any, theirs: Any, texts: list[str]) -> int:
         pieces = ours.pieces(text)
         offsets += pieces.offsets
         assert (pieces.ids, pieces.words) == (one.ids, one.word_ids), ascii(text)
+        spelled = ours.tokenize(text)
+        # The reference shows an added token together with the spaces that it took.
+        for token, right, token_id in zip(spelled, one.tokens, one.ids, strict=True):
+            assert token == right or token_id in ours._encoder._splitter.added.ids.values()
         if pieces.offsets != one.offsets:
             assert _is_shifted(ours._encoder, text), ascii(text)
             shifted += 1

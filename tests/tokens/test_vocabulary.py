@@ -107,9 +107,9 @@ def test_other_special_tokens() -> None:
         Vocabulary(SPECIAL, SpecialTokens(additional_special_tokens=("<e2>",)))
 
 
-@pytest.mark.parametrize("token", ["", "[ MASK]", "[MASK]\n", "a\x85"])
-def test_special_tokens_hold_no_spaces(token: str) -> None:
-    with pytest.raises(UserError, match="must be text without a space in it"):
+@pytest.mark.parametrize("token", ["", " [MASK]", "[MASK]\n", "a\x85"])
+def test_special_tokens_have_no_spaces_around_them(token: str) -> None:
+    with pytest.raises(UserError, match="must be text that neither begins nor ends with a space"):
         SpecialTokens(mask_token=token)
-    with pytest.raises(UserError, match="must be text without a space in it"):
+    with pytest.raises(UserError, match="must be text that neither begins nor ends with a space"):
         SpecialTokens(additional_special_tokens=(token,))

@@ -180,4 +180,4 @@ def _show(result: Any, table: Any, as_json: bool) -> None:
 
 
 def _wants_json(as_json: bool) -> bool:
-    return as_json or not sys.stdout.isatty()
+    return as_json or sys.stdout is None or not sys.stdout.isatty()  # None: closed

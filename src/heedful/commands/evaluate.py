@@ -184,6 +184,8 @@ def labelled_records(
 ) -> Iterator[Iterator[Any]]:
     """Yield an iterator of labelled records, and warn if the first records look wrong.
 
+    Several labels of a row are separated as in the run's training, unless the columns say how.
+
     Raises:
         UserError: the files are wrong, or an option has no effect on scores.
     """
@@ -191,6 +193,9 @@ def labelled_records(
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )
+    separator = predictor.record.settings.get("label_separator")
+    if columns.label_separator is None and isinstance(separator, str):
+        columns = replace(columns, label_separator=separator)
     with TemporaryDirectory() as folder:
         with ranks.failing_together():
             paths = files_of(data)

@@ -85,6 +85,8 @@ def path_of(run: Path, out: Path | None) -> Path:
     """
     if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
         raise UserError(f"--out {out}: a report is an HTML page; end its name in .html")
+    if out is None and not run.exists():
+        raise UserError(f"{run}: no such run folder")
     if out is None and not (run / RECORD).is_file():
         raise UserError(f"{run} is not a heedful run: give the file of the report with --out")
     return out or run / REPORT

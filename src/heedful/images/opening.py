@@ -113,6 +113,19 @@ def open_image(content: bytes, source: str, *, channels: int = 3) -> "Image":
         raise UserError(f"{source}: damaged image: {reason}") from error
 
 
+def count_pixels(content: bytes) -> int:
+    """Return the number of pixels of an image by its header; 0 if `open_image` refuses it."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(BytesIO(content), formats=FORMATS)
+    except Exception:  # each format raises its own exceptions for damaged files
+        return 0
+    return image.height * image.width
+
+
 def blank_image() -> bytes:
     """Return the PNG bytes of a white image."""
     from PIL import Image

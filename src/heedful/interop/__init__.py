@@ -40,13 +40,14 @@ class Format:
 
 
 READERS = (
+    "heedful.interop.exported.read_record",
     "heedful.interop.sentence_transformers.read_record",
     "heedful.interop.marian.read_record",
     "heedful.interop.finetuned.read_record",
 )
 """Functions that return the run record of a folder without ``heedful.json`` if they know it."""
 
-_MODEL = {"config.json", "model.safetensors", "README.md"}
+_MODEL = {"config.json", "model.safetensors", "heedful_export.json", "README.md"}
 _TOKENIZER = {
     *("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("preprocessor_config.json", "vocab.txt", "vocab.json", "merges.txt"),

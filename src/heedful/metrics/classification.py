@@ -1,5 +1,6 @@
 """Classification metrics: counts accumulated batch by batch, and scored by scikit-learn."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.metrics.by_label import confusion_scores
 from heedful.metrics.calibration import Calibration, calibration_error
 from heedful.metrics.counts import Counts, precision_recall_f1
 
@@ -30,10 +32,11 @@ class ClassificationScores:
         self.multi_label = multi_label
         self.threshold = threshold
         self._items = self._correct = 0
-        size = len(self.labels)
-        # Single-label: the confusion matrix, (C, C). Multi-label: true positives, false positives
-        # and false negatives of each label, (3, C).
-        self._counts = np.zeros((3 if multi_label else size, size), np.int64)
+        # Single-label: the number of items of each pair of a true and a predicted class. A matrix
+        # of all pairs would fill the memory if there are many classes.
+        self._pairs: Counter[tuple[int, int]] = Counter()
+        # Multi-label: true positives, false positives and false negatives of each label, (3, C).
+        self._counts = np.zeros((3, len(self.labels)), np.int64)
         self._calibration = Calibration()
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
@@ -66,7 +69,7 @@ class ClassificationScores:
         confidence, predicted = (part.numpy() for part in probabilities.double().max(1))
         correct = predicted == targets.numpy()
         self._correct += int(correct.sum())
-        np.add.at(self._counts, (targets.numpy(), predicted), 1)
+        self._pairs.update(zip(targets.tolist(), predicted.tolist(), strict=True))
         self._calibration.update(confidence, correct)
 
     def compute(self) -> dict[str, Any]:
@@ -74,8 +77,8 @@ class ClassificationScores:
 
         For single-label data: ``items``, ``accuracy``, ``macro_f1``, ``matthews`` (Gorodkin 2004;
         0 if it is undefined because all items have, or are predicted to have, the same class),
-        ``ece`` (expected calibration error of the predicted class), ``per_class`` and ``confusion``
-        (rows are the true classes). For multi-label data: ``items``, ``accuracy`` (the fraction of
+        ``ece`` (expected calibration error of the predicted class), ``per_class`` and the keys of
+        `confusion_scores`. For multi-label data: ``items``, ``accuracy`` (the fraction of
         items with all labels correct), ``macro_f1``, ``micro_f1`` and ``per_class``.
 
         ``per_class`` has ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true items)
@@ -89,9 +92,7 @@ class ClassificationScores:
             raise UserError("no items to score: the data is empty")
         size = len(self.labels)
         cells = (
-            _counts_of_labels(self._counts)
-            if self.multi_label
-            else _counts_of_classes(self._counts)
+            _counts_of_labels(self._counts) if self.multi_label else _counts_of_classes(self._pairs)
         )
         columns = precision_recall_f1(cells, range(size), average=None)
         per_class = [
@@ -114,13 +115,13 @@ class ClassificationScores:
             "matthews": _matthews_correlation(cells),
             "ece": calibration_error(self._calibration.bins()),
             "per_class": per_class,
-            "confusion": self._counts.tolist(),
+            **confusion_scores(cells, self.labels),
         }
 
 
-def _counts_of_classes(confusion: NDArray[np.int64]) -> Counts:
-    true, predicted = confusion.nonzero()
-    return Counts(true, predicted, confusion[true, predicted])
+def _counts_of_classes(pairs: Counter[tuple[int, int]]) -> Counts:
+    rows = [(*pair, number) for pair, number in sorted(pairs.items())]
+    return Counts(*np.array(rows, np.int64).T)
 
 
 def _counts_of_labels(counts: NDArray[np.int64]) -> Counts:

@@ -76,10 +76,12 @@ def classes(size: int) -> Measure:
     """
 
     def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
-        cells = (columns[:, 0] * size + columns[:, 1]).astype(np.int64)  # (N,)
-        matrix = _sum_by_bin(cells, weights, size * size).reshape(-1, size, size)  # (R, C, C)
-        hits = matrix.diagonal(axis1=1, axis2=2)  # (R, C)
-        true, predicted, items = matrix.sum(2), matrix.sum(1), matrix.sum((1, 2))
+        # A matrix of all pairs of classes would fill the memory if there are many classes.
+        pairs = columns[:, :2].astype(np.int64).T
+        right = weights * (pairs[0] == pairs[1])  # (R, N)
+        true, predicted = (_sum_by_bin(side, weights, size) for side in pairs)  # (R, C)
+        hits = _sum_by_bin(pairs[0], right, size)  # (R, C)
+        items = weights.sum(1)
         num_seen = (true + predicted > 0).sum(1).astype(np.float64)
         # Matthews correlation for several classes (Gorodkin 2004).
         variances = [items**2 - (side**2).sum(1) for side in (true, predicted)]

@@ -196,7 +196,12 @@ class GeneratorDiscriminatorPair(Model):
         self.generator.save_pretrained(Path(folder) / GENERATOR, overwrite=overwrite)
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Raise an error: each model of the pair loads from its own folder.
 

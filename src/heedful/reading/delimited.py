@@ -265,6 +265,20 @@ class _LineBuffer:
         return self._reread_chars <= 2 * (MAX_RECORD_CHARS + self._read_chars)
 
 
+def split_values(option: str, text: str) -> list[str]:
+    """Split an option's values at commas. As in CSV, a value in quotes may contain commas.
+
+    Raises:
+        UserError: the text is not one line.
+    """
+    # Spaces before a value belong to it, since a label may have them, but not before a quote.
+    try:
+        rows = list(csv.reader([text], skipinitialspace='"' in text))
+    except csv.Error:
+        raise UserError(f"{option} {text!r}: a line break must be in double quotes") from None
+    return rows[0] or [""]
+
+
 def without_line_end(line: str) -> str:
     """Return a line without its LF, CRLF, or the CRCRLF that some programs write."""
     return line.removesuffix("\n").rstrip("\r")

@@ -207,6 +207,10 @@ class PairedResults:
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
         scores = self._test_scores(seed)
+        if not scores:
+            raise UserError(f"{' and '.join(names)} have no score in common on this data")
+        if self.metric is not None:
+            check_known("metric", self.metric, scores)
         metric = self.metric or (
             self.default_metric if self.default_metric in scores else next(iter(scores))
         )

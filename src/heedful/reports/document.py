@@ -12,6 +12,7 @@ from heedful import files
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import naming_arguments
 from heedful.item_results import ItemResult, ScoredItem
+from heedful.metrics.by_label import has_confusion, mistakes_of, shown_labels
 from heedful.metrics.calibration import Calibration, calibration_error
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill, frame
@@ -24,7 +25,6 @@ from heedful.reports.observation import SHOWN, Observation
 
 LARGEST_MATRIX = 25
 """Maximum number of labels for a confusion matrix; above it, only frequent mistakes are listed."""
-MOST_LABELS = 40
 MOST_POINTS = 1000
 MOST_BARS = 30
 SEEN = 8
@@ -147,30 +147,18 @@ def _bar(interval: Interval | None) -> dict[str, float] | None:
 
 def _per_class(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of labels, and the number omitted. Of many labels, the best are omitted."""
-    rows = scores.get("per_class", [])
-    if len(rows) <= MOST_LABELS:
-        return {"rows": rows, "more": 0}
-    worst = sorted(rows, key=lambda row: (row["f1"], -row["support"]))[:MOST_LABELS]
-    return {"rows": worst, "more": len(rows) - MOST_LABELS}
+    rows, more = shown_labels(scores)
+    return {"rows": rows, "more": more}
 
 
 def _confusion(scores: Mapping[str, Any]) -> dict[str, Any] | None:
-    if "confusion" not in scores:
+    if not has_confusion(scores):
         return None
     names = [row["label"] for row in scores["per_class"]]
-    counts = scores["confusion"]
-    mistakes = sorted(
-        (
-            (count, names[true], names[predicted], count / sum(row))
-            for true, row in enumerate(counts)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ),
-        key=lambda mistake: (-mistake[0], mistake[1:]),
-    )
+    mistakes = mistakes_of(scores)
     rows = []
     if len(names) <= LARGEST_MATRIX:
-        for name, row in zip(names, counts, strict=True):
+        for name, row in zip(names, scores["confusion"], strict=True):
             shades = [_shade(count / max(sum(row), 1)) for count in row]
             rows.append({"name": name, "cells": list(zip(row, shades, strict=True))})
     shown = mistakes[:SHOWN]

@@ -38,7 +38,7 @@ _INFERRED = {
 _RUN = {
     "name": "tickets",
     "task": "classify",
-    "about": "Sorts text into 2 labels (one label per text): card, transfer.",
+    "about": "Gives each text one of 2 labels: card, transfer.",
     "abilities": [],
     "inputs": [{"name": "text", "optional": False, "several": False}],
     "options": ["raw"],

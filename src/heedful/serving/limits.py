@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from heedful.errors import UserError
+from heedful.images.opening import count_pixels
 from heedful.reading.images import ImageRecord
 from heedful.serving.problem import Problem
 from heedful.settings import PredictSettings, ServeSettings
@@ -116,6 +117,19 @@ def check_characters(count: int, settings: ServeSettings) -> None:
     if count > limit:
         message = f"{count:,} characters, counted once for each pair that a text is in"
         raise Problem("too many", f"{message}; a request may have {limit:,}")
+
+
+def check_pixels(items: Sequence[Any], settings: ServeSettings) -> None:
+    """Check the number of pixels of images: a body of 2 MB can hold billions.
+
+    Raises:
+        Problem: there are more than the limit.
+    """
+    images = [item.content for item in items if isinstance(item, ImageRecord)]
+    count = sum(count_pixels(content) for content in images if isinstance(content, bytes))
+    if count > settings.max_pixels:
+        message = f"{count:,} pixels of images; a request may have {settings.max_pixels:,}"
+        raise Problem("too many", f"{message}; send them in several requests")
 
 
 def check_fill_mask(

@@ -101,8 +101,8 @@ class DataSettings:
         """
         if self.model != _MODEL:
             raise UserError(
-                f"--preset trains a model from scratch, but --model {self.model} starts from "
-                "another: give one of them"
+                f"give --preset to start from scratch, or --model {self.model} to start from that "
+                "model, not both"
             )
 
 

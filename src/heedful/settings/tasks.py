@@ -33,9 +33,11 @@ class ClassifySettings:
     """
 
     labels: str | None = None
-    """Labels in the order of the model's outputs, separated by commas; default: sorted."""
+    """Labels in the order of the model's outputs, separated by commas; default: sorted. A label
+    with a comma needs double quotes, as in CSV: '"yes, now",no'."""
     class_weights: str | None = None
-    """Weights of the classes in the loss: balanced, or label=weight, separated by commas."""
+    """Weights of the classes in the loss: balanced, or label=weight, separated by commas. A label
+    with a comma needs double quotes, as in --labels."""
     preset: str | None = None
     """Images: train from scratch with these sizes (mini, tiny, small, base, large, huge), instead
     of from --model."""

@@ -1,5 +1,6 @@
 """Classification of one text or a pair, into one label or several."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -18,11 +19,12 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
 from heedful.device_transfer import copy_to_device
 from heedful.distillation import DistillationLoss
-from heedful.errors import UserError, count_of, did_you_mean, join_names
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
 from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
+from heedful.reading.delimited import split_values
 from heedful.reading.images import ImageRecord
 from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, refuse_options
 from heedful.task import (
@@ -49,6 +51,8 @@ from heedful.tasks.texts import check_outputs, encode_training_records
 Item = Record | ImageRecord
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
+_MAX_GRADES = 20
+"""Maximum number of grades with fractions, such as 3.5 stars, that are usual for classes."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
@@ -121,9 +125,9 @@ class Classify(Task[Item, Tensor, Prediction]):
         records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
-        order = options.labels.split(",") if options.labels is not None else None
-        if order is not None:
-            order = [_stripped(label, counts) for label in order]
+        order = None
+        if options.labels is not None:
+            order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
         return cls(
             labels=labels,
@@ -178,6 +182,11 @@ class Classify(Task[Item, Tensor, Prediction]):
         for first, second in lookalike_labels(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
+        if _are_measurements(self.labels):
+            say(
+                f"the {len(self.labels):,} labels are numbers with fractions, and each of them "
+                "counts as a class of its own; `heedful train regress` predicts a number"
+            )
         return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
@@ -298,10 +307,10 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        noun = "image" if self.pictures else "text"
-        kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
-        number, names = count_of(len(self.labels), "label"), join_names(self.labels)
-        return f"Sorts {self.modality.plural} into {number} ({kind}): {names}."
+        noun, number = self.modality.noun, len(self.labels)
+        choice = "any number" if self.multi_label else "one"
+        kind = f"{choice} of {number:,} labels" if number > 1 else "one label or none"
+        return f"Gives each {noun} {kind}: {join_names(self.labels)}."
 
 
 def _count(
@@ -377,6 +386,13 @@ def lookalike_labels(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield first, label
 
 
+def _are_measurements(labels: Sequence[str]) -> bool:
+    """Return whether labels look like the values of a measurement, such as a price."""
+    if len(labels) <= _MAX_GRADES or not all(map(_NUMBER.fullmatch, labels)):
+        return False
+    return any(math.isfinite(number) and number % 1 for number in map(float, labels))
+
+
 def class_weights(
     setting: str | None, labels: Sequence[str], counts: Counter[str]
 ) -> tuple[float, ...] | None:
@@ -393,7 +409,7 @@ def class_weights(
         total = counts.total()
         return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
     weights = dict.fromkeys(labels, 1.0)
-    for part in setting.split(","):
+    for part in split_values("--class-weights", setting):
         label, equals, weight = part.rpartition("=")
         label = _stripped(label, weights)
         if not equals or label not in weights:

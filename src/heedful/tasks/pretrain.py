@@ -22,7 +22,7 @@ from heedful.batches.masking import MaskRule, mask_rule
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentences import SentenceRule
 from heedful.distillation import DistillationLoss
-from heedful.errors import UserError
+from heedful.errors import UserError, count_of
 from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.item_results import AnyItemScorer
 from heedful.models import Head
@@ -298,8 +298,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         rule = self._rule(tokenizer)
         if rule is not None and (phrases := rule.phrases) is not None:
             num_unknown = len(self.phrases) - phrases.size
-            left_out = f"; {num_unknown:,} with unknown tokens are left out" if num_unknown else ""
-            say(f"{phrases.size:,} phrases are masked as a whole{left_out}")
+            left_out = f"; {num_unknown:,} with unknown tokens left out" if num_unknown else ""
+            verb = "is" if phrases.size == 1 else "are"
+            say(f"{count_of(phrases.size, 'phrase')} {verb} masked as a whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)

@@ -103,6 +103,7 @@ class Splitter:
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
+            and not any(character.isspace() for character in "".join(self.added.ids))
             # Once leading white space is stripped, a word does not show whether it begins the text.
             and not (self._trims and rules.prefix == "first")
         )

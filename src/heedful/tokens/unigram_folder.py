@@ -208,9 +208,8 @@ class Recipe:
         """Whether accents are kept."""
         return DECOMPOSE_AND_STRIP not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
 
-    def encoder(self) -> UnigramEncoder:
-        """Return the encoder that converts texts to ids."""
-        vocabulary = self.vocabulary
+    def encoder(self, vocabulary: Vocabulary) -> UnigramEncoder:
+        """Return what converts texts to ids, for this vocabulary with or without added tokens."""
         unigram = Unigram(
             vocabulary.tokens[: len(self.scores)],
             tuple(map(as_compiled, self.scores)) if self.compiled else self.scores,
@@ -410,9 +409,7 @@ def _vocabulary(
     files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind, unknown: str
 ) -> Vocabulary:
     """Return the vocabulary, with added tokens at the end; check the unknown token."""
-    vocabulary = read_special(
-        files, tokens, source=source, defaults=kind.special, refused=(), ordinary=True
-    )
+    vocabulary = read_special(files, tokens, source=source, defaults=kind.special)
     named = vocabulary.special.unk_token
     if named != unknown:
         raise UserError(f"{source}: its unknown token is {unknown!r}, not {named!r}")
@@ -444,6 +441,8 @@ def write_folder(
     else:
         pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # excludes added tokens
         model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
-        write_json(folder / TOKENIZER_JSON, {**recipe.compiled, "model": model})
+        added = [{"id": int(token_id), **entry} for token_id, entry in described.items()]
+        compiled = {**recipe.compiled, "added_tokens": added, "model": model}
+        write_json(folder / TOKENIZER_JSON, compiled)
     write_json(folder / SPECIAL, special)
     write_json(folder / CONFIG, config)

@@ -200,7 +200,12 @@ class BertEncoderDecoder(Model):
         }
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         parts = dict(self.named_children())

@@ -83,7 +83,12 @@ class Transformer(Model):
         return self.embeddings
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         weights = names.from_file(tensors, self.state_dict(), self.config, folder)

@@ -30,8 +30,8 @@ class Modality(Protocol):
         """See ``Task.example``."""
 
     @property
-    def plural(self) -> str:
-        """The noun for items in messages."""
+    def noun(self) -> str:
+        """The noun for an item in messages."""
 
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool

@@ -39,7 +39,7 @@ class Images:
     """Maximum random shift of training images, as a share of the side length."""
 
     example = "picture.png"
-    plural = "images"
+    noun = "image"
 
     @property
     def inputs(self) -> tuple[Input, ...]:
