@@ -109,7 +109,7 @@ def test_pictures_that_are_not_to_be_resized() -> None:
 
 
 def test_what_is_no_picture() -> None:
-    with pytest.raises(UserError, match="picture 2: a int; give a file"):
+    with pytest.raises(UserError, match="image 2: a int; give a file"):
         ViTImageProcessor()([_picture(), 3])  # type: ignore[list-item]
     strange = Image.new("LA", (4, 4)).convert("La")
     with pytest.raises(UserError, match="image 1: conversion from La to "):
