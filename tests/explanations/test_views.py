@@ -144,7 +144,7 @@ def test_tokens_are_chosen_by_keyboard_and_read_out(chromium: Browser) -> None:
     assert int(row[2]) == explanation.attention[0].weights[3, :, 2, first].argmax() + 1
     assert find(chromium, "#status").get_attribute("textContent").startswith("card attends to ")
     press(chromium, Keys.ESCAPE)
-    assert texts(chromium, "#numbers-caption")[0].startswith("Where each token looks most")
+    assert texts(chromium, "#numbers-caption")[0].startswith("What each token attends to most")
 
 
 def test_a_token_that_is_attended_to_can_be_chosen_and_let_go(chromium: Browser) -> None:

@@ -30,11 +30,11 @@ KEY = "a-key-of-enough-characters"
 @pytest.mark.parametrize(
     ("status", "message", "sentence"),
     [
-        (413, "the texts have over 9 tokens", "the texts have over 9 tokens. Shorten it, or send"),
+        (413, "the texts have over 9 tokens", "over 9 tokens. Shorten the text, or send it in parts."),
         (422, "text 1: <b>empty</b>", "This cannot be answered: text 1: <b>empty</b>."),
         (429, "the queue is full", "The server is busy. Try again in 7 s."),
         (503, "classify is not ready yet", "Classify is not ready yet. Try again in 7 s."),
-        (500, "?", "The server failed to answer this. Whoever runs it finds the reason"),
+        (500, "?", "The server failed to answer this. The reason is in its log."),
         (418, "a teapot", "The server refused this: a teapot."),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_page_says_where_it_is_and_what_is_logged() -> None:
     behind = page.render_page("/a/proxy", False)
     assert '{"root":"/a/proxy"}' in behind
     assert "not logged" in behind
-    assert "writes texts into its log" in page.render_page("", True)
+    assert "This server logs texts." in page.render_page("", True)
     assert "not logged" not in page.render_page("", True)
 
 
