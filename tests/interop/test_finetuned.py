@@ -1,4 +1,4 @@
-"""Folders that transformers has trained are answered from, as its own pipelines answer."""
+"""Folders that transformers trained answer as its own pipelines do."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def reference() -> ModuleType:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[..., Path]:
-    """Give what writes a tiny random model with a head, as the reference saves it."""
+    """Provide a function that writes a tiny random model with a head, as the reference saves it."""
 
     def folder(family: str, head: Head, labels: list[str] | None = None, **options: Any) -> Path:
         out = tmp_path / f"{family}-{head}"
@@ -86,7 +86,7 @@ def test_several_labels_and_numbers(folder: Callable[..., Path], reference: Modu
 
 
 def test_the_only_label_is_a_number_whatever_is_said(folder: Callable[..., Path]) -> None:
-    """As one label of one its share would always be 1."""
+    """As a label, its probability would always be 1."""
     path = folder("bert", "sequence", ["LABEL_0"])
     right = load(path)(SENTENCES[0]).value
     config = json.loads((path / "config.json").read_text("utf-8"))
@@ -104,7 +104,9 @@ def test_what_writes_with_another_vocabulary_is_refused(
     )
     model.save_pretrained(tmp_path / "both")
     shutil.copy(reader / "vocab.txt", tmp_path / "both")
-    with pytest.raises(UserError, match="both: it writes with another vocabulary than it reads"):
+    with pytest.raises(
+        UserError, match="both: its encoder and decoder have vocabularies of different"
+    ):
         load(tmp_path / "both")
 
 
@@ -402,7 +404,7 @@ def test_a_head_without_weights_is_refused(folder: Callable[..., Path]) -> None:
 
 
 def test_a_run_stays_what_it_says(golden: Path, tmp_path: Path) -> None:
-    """A run has files of the reference, too; heedful.json decides."""
+    """A run also has files of the reference; heedful.json decides."""
     run = shutil.copytree(golden / "pair", tmp_path / "run")
     with pytest.raises(UserError, match="expected a pair"):
         load(run)("a text alone")

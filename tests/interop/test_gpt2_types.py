@@ -1,4 +1,4 @@
-"""Types of tokens are words to a GPT-2: it is told them where it has learnt with them."""
+"""GPT-2 embeds token types as words, and receives them where it was trained with them."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LABELS = {"sequence": ["red", "green", "blue"], "token": ["O", "B-PER", "I-PER"]
 
 
 def write_gpt2(folder: Path, head: Head) -> Path:
-    """Write a tiny random GPT-2 beside a BERT's tokenizer, as Chinese ones have it."""
+    """Write a tiny random GPT-2 with a BERT tokenizer, as Chinese ones have."""
     write_folder("gpt2", folder, head="body")
     for name in ("vocab.json", "merges.txt"):
         (folder / name).unlink()

@@ -16,7 +16,7 @@ OPTIONS: dict[str, Any] = {"return_offsets_mapping": True, "return_special_token
 
 @pytest.fixture(scope="module")
 def folder(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a whole tiny GPT-2."""
+    """Provide the folder of a whole tiny GPT-2."""
     folder = tmp_path_factory.mktemp("gpt2")
     for path in (data_folder / "tokenizers/tiny-gpt2").iterdir():
         packed = path.suffix == ".gz"

@@ -1,4 +1,4 @@
-"""SentencePiece's tokenizers return what the reference's return, on what is hard for them.
+"""SentencePiece tokenizers return the same as the reference's on difficult texts.
 
 ``HEEDFUL_SWEEP=1000000 pytest tests/tokens/test_unigram.py`` takes that many random strings, and
 every line of the data; by default a fixed sample of both.
@@ -75,7 +75,7 @@ def albert_folder(data_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict[str, Any]:
-    """Give our tokenizers, each with the reference's."""
+    """Provide our tokenizers, each with the reference's."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     pytest.importorskip("sentencepiece", reason="the reference needs it")
     transformers.logging.set_verbosity_error()
@@ -127,7 +127,7 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
 
 
 def _cased(reference: Any) -> Any:
-    """Return what the reference makes with do_lower_case=False and keep_accents=True."""
+    """Return the reference's result with do_lower_case=False and keep_accents=True."""
     tokenizer = json.loads(reference.backend_tokenizer.to_str())
     steps = tokenizer["normalizer"]["normalizers"]
     assert [steps.pop(2)["type"] for _ in range(3)] == ["NFKD", "StripAccents", "Lowercase"]
@@ -136,7 +136,7 @@ def _cased(reference: Any) -> Any:
 
 
 def _is_shifted(ours: UnigramEncoder, text: str) -> bool:
-    """Tell whether characters are dropped where a part starts, which the reference forgets."""
+    """Return whether characters are dropped at the start of a part, which the reference ignores."""
     splitter = ours._splitter
     parts = [part for part in splitter.added.split_early(text) if part.token is None]
     for start, stop, _ in parts:

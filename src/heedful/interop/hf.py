@@ -94,7 +94,7 @@ def _load_reference(source: Source, folder: Path, transformers: Any) -> Any:
         return kind.from_pretrained(folder, local_files_only=True).eval()
     except (RuntimeError, ValueError) as error:  # raised for mismatched weights
         raise UserError(
-            f"{source.folder}: {_consumer()} cannot open what was written: {_one_line(error)}"
+            f"{source.folder}: {_consumer()} cannot load the exported model: {_one_line(error)}"
         ) from error
 
 

@@ -80,7 +80,8 @@ def write_translator(source: Source, folder: Path) -> None:
         )
     if config.normalize_before and not tokenizer.joint:
         raise UserError(
-            "this model normalises before each part (pre-norm) and has two vocabularies; Pegasus, "
+            "this model normalises before each sublayer (pre-norm) and has two vocabularies; "
+            "Pegasus, "
             "the reference's model of that kind, has one: use --format onnx"
         )
     model.save_pretrained(folder)

@@ -258,5 +258,5 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     exported.write_record(record, folder)
     write_layout(layout, source.model.get_input_embeddings().embedding_dim, folder)
     if read_layout(folder) != layout:
-        raise UserError(f"{source.folder}: its layout does not read back as it was written")
+        raise UserError(f"{source.folder}: its layout is read differently from how it was written")
     return check_by_reading(source, folder)

@@ -298,18 +298,18 @@ def generate(
     attention_mask: Tensor | None = None,
     *,
     search: Search,
-    numbers: Sequence[int] | None = None,
+    item_seeds: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt; see ``generation.generate``.
 
     ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
     token and 0 for the padding after the last token. ``generation.generate`` documents ``search``
-    (its ``options``) and ``numbers``.
+    (its ``options``) and ``item_seeds``.
     """
-    texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
+    texts = generation.generate(self, input_ids, attention_mask, search, item_seeds=item_seeds)
     writer = cast(generation.TextGenerator, self)
     return generation.regenerate_close_calls(
-        texts, writer, input_ids, attention_mask, search, numbers
+        texts, writer, input_ids, attention_mask, search, item_seeds
     )
 
 

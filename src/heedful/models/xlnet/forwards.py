@@ -280,7 +280,7 @@ def predict_permuted(
     if positions is not None:
         tokens = input_ids if input_ids is not None else inputs_embeds
         if tokens is None or target_mapping is not None or labels is not None:
-            raise UserError("positions stand in the place of target_mapping and labels")
+            raise UserError("positions replaces target_mapping and labels: give only positions")
         shape = (tokens.shape[0], tokens.shape[1])
         target_mapping, slots = streams.mapping_of(positions, shape)
         if perm_mask is None:
