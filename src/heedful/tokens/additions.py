@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from heedful.errors import UserError, did_you_mean
 from heedful.tokens.vocabulary import Vocabulary
@@ -143,7 +143,7 @@ def renamed(vocabulary: Vocabulary, named: Mapping[str, str]) -> Vocabulary:
                 f"add_special_tokens({{{name!r}: {token!r}}}) adds it"
             )
     before = vocabulary.special
-    values = {**before.named(), **named}
+    values: dict[str, Any] = {**before.named(), **named}
     others = [
         token
         for token in dict.fromkeys((*before.named().values(), *before.additional_special_tokens))
