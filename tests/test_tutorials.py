@@ -23,7 +23,7 @@ TEXTS = ["the sky is blue, very blue", "green grass", "an apple was red!"]
 
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a tokenizer and a model that has all weights, saved by heedful."""
+    """Provide a folder with a tokenizer and a model that has all weights, saved by heedful."""
     path = tmp_path_factory.mktemp("tutorials")
     heedful.BertTokenizer.from_pretrained(tiny_model, model_max_length=40).save_pretrained(path)
     torch.manual_seed(0)
@@ -82,7 +82,7 @@ def classify(library: ModuleType, folder: Path) -> Any:
 
 
 def word_vectors(library: ModuleType, folder: Path) -> Any:
-    """Add up the last hidden states of each token."""
+    """Sum the last hidden states of each token."""
     tokenizer = library.BertTokenizer.from_pretrained(folder)
     model = library.BertModel.from_pretrained(folder, output_hidden_states=True)
     model.eval()
@@ -96,7 +96,7 @@ def word_vectors(library: ModuleType, folder: Path) -> Any:
 
 
 def own_head(library: ModuleType, folder: Path) -> Any:
-    """Put a module of one's own on the pooled output."""
+    """Put a custom module on the pooled output."""
 
     class Classifier(nn.Module):
         def __init__(self) -> None:
@@ -165,7 +165,7 @@ def answers(library: ModuleType, folder: Path) -> Any:
 
 
 def words_of_tokens(library: ModuleType, folder: Path) -> Any:
-    """Give each word's label to its first token."""
+    """Assign each word's label to its first token."""
     tokenizer = library.BertTokenizerFast.from_pretrained(folder)
     words, tags = [["green", "grasses"], ["very", "blue", "sky"]], [[1, 2], [0, 0, 2]]
     inputs = tokenizer(words, truncation=True, is_split_into_words=True)

@@ -80,7 +80,7 @@ def test_samples_depend_on_the_random_state(folder: Path) -> None:
         ({"repetition_penalty": 1.2}, "repetition_penalty counts the prompt in the reference"),
         ({"no_repeat_ngram_size": 2}, "no_repeat_ngram_size counts the prompt in the reference"),
         ({"max_length": 1}, "max_length is 1; the prompts have 1 tokens"),
-        ({"numbers": [0]}, "numbers are for a search"),
+        ({"item_seeds": [0]}, "item_seeds are for a search"),
         ({"search": Search(eos_token_id=3), "top_k": 3}, "search and top_k are given"),
     ],
     ids=str,

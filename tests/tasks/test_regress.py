@@ -22,7 +22,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Path:
-    """Give pairs whose number says what colours they name."""
+    """Provide pairs whose number depends on the colours they name."""
     colours = {"red": 0.0, "green": 1.0, "blue": 2.0}
     rows = ["first,second,score"]
     for number in range(4):
@@ -102,7 +102,7 @@ def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, ca
 
 
 def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
-    """From a run, from some layers of a teacher, and where heads are pruned."""
+    """From a run, from some layers of a teacher, and with pruned heads."""
     write_folder("bert", tmp_path / "model", num_hidden_layers=2)
     still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
     options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
@@ -143,6 +143,29 @@ def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> N
     heedful.train("regress", train=numbers, model=model, out=out, steps=1, **options)
     bias = load_file(out / "model.safetensors")["classifier.bias"]
     assert bias.tolist() == pytest.approx([2.25], abs=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e5])
+def test_numbers_of_any_size_are_learnt_alike(
+    numbers: Path, tiny_model: Path, tmp_path: Path, scale: float
+) -> None:
+    """Prices and small shares of the same distribution, from the same texts."""
+    header, *rows = numbers.read_text().splitlines()
+    scaled = tmp_path / "scaled.csv"
+    values = [line.rpartition(",") for line in rows]
+    lines = [f"{texts},{(float(value) - 2) * scale!r}" for texts, _, value in values]
+    scaled.write_text("\n".join([header, *lines]) + "\n")
+    options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
+    options |= {"learning_rate": 1e-2, "head_learning_rate": 1e-2, "dropout": 0.0}
+    options |= {"model": str(tiny_model), "epochs": 10, "batch_size": 9}
+    answers = []
+    for name, data in {"as-given": numbers, "scaled": scaled}.items():
+        heedful.train("regress", train=data, out=tmp_path / name, **options)
+        predict = heedful.load(tmp_path / name, precision="fp32")
+        answers.append([answer.value for answer in predict(["the red sky", "the blue sky"])])
+    expected, found = answers
+    assert abs(expected[1] - expected[0]) > 0.5
+    assert [value / scale + 2 for value in found] == pytest.approx(expected, abs=0.01)
 
 
 def test_large_numbers_that_differ_little_are_scored() -> None:

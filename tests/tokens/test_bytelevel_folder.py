@@ -1,4 +1,4 @@
-"""Folders of RoBERTa's are read as the reference reads them, and ours by it; conflicts are told."""
+"""RoBERTa folders are read as in the reference, and it reads ours; conflicts are reported."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ TEXTS = ["a slow, slower  <mask> a\n", "<e1> lo <s>low", "", "é lower"]
 
 @pytest.fixture
 def folder(toy_roberta: RobertaTokenizer, tmp_path: Path) -> Path:
-    """Give a folder with a vocabulary and its merges, and nothing else."""
+    """Provide a folder with a vocabulary and its merges, and nothing else."""
     path = tmp_path / "model"
     toy_roberta.save_pretrained(path)
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
@@ -29,7 +29,7 @@ def folder(toy_roberta: RobertaTokenizer, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def kinds() -> tuple[Any, Any]:
-    """Give the reference's two classes."""
+    """Provide the reference's two classes."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     transformers.logging.set_verbosity_error()
     return transformers.RobertaTokenizerFast, transformers.RobertaTokenizer

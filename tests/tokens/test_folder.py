@@ -1,4 +1,4 @@
-"""Folders of the reference are read as it reads them, and ours by it; conflicts are told."""
+"""Folders of the reference are read as it reads them, and it reads ours; conflicts are reported."""
 
 import json
 import random
@@ -27,7 +27,7 @@ TEXTS = ["Émile, ЁЛКА [MASK] 北京", "<e1> The U.N. isn't", ""]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a vocabulary and nothing else."""
+    """Provide a folder with a vocabulary and nothing else."""
     tokens = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,'北京Éé"]
     tokens += [f"##{token}" for token in tokens[5:]]
     path = tmp_path / "model"
@@ -271,7 +271,7 @@ def test_what_a_folder_may_not_say(
 def test_words_that_are_told_or_framed_another_way_are_refused(
     folder: Path, tmp_path: Path, reference: Any, part: str, value: Any, message: str
 ) -> None:
-    """Read as BERT's they would give other ids than the file says."""
+    """Read as BERT's, they would give other ids than the file specifies."""
     type(reference).from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs/tokenizer.json"
     compiled = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A vocabulary is read as the reference reads it, and a broken one is told."""
+"""A vocabulary is read as in the reference, and a broken one is reported."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_empty_lines_take_a_place_and_match_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEAD + "a\nb\na\n", "'a' stands on line 6 and 8"),
+        (HEAD + "a\nb\na\n", "'a' is on lines 6 and 8"),
         (HEAD.replace("[UNK]", "[unk]"), r"the unk_token '\[UNK\]' is not in it"),
         (HEAD.replace("[SEP]", "SEP"), r"the sep_token '\[SEP\]' is not in it .did you mean 'SEP'"),
         ("a\n", "is not in it"),

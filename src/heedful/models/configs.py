@@ -284,15 +284,15 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
 
 
 def renumber_pruned(
-    pruned: Mapping[int, list[int]], numbers: Collection[int]
+    pruned: Mapping[int, list[int]], indices: Collection[int]
 ) -> dict[int, list[int]]:
     """Return the pruned heads of the kept blocks, under the blocks' new indices.
 
     Args:
         pruned: pruned heads of all blocks, by old block index.
-        numbers: old indices of the kept blocks, in their new order.
+        indices: old indices of the kept blocks, in their new order.
     """
-    return {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
+    return {new: pruned[old] for new, old in enumerate(indices) if old in pruned}
 
 
 def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> list[int]:

@@ -255,7 +255,7 @@ def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Fami
     """Return the ``model_type`` of a folder's configuration, and its family.
 
     Args:
-        folder: has the configuration.
+        folder: the folder with the configuration.
         cls: a model class that the family must have, or a subclass of one.
 
     Raises:

@@ -71,9 +71,9 @@ class Model(nn.Module, ABC):
         """Call ``forward``, which documents and checks all arguments except ``return_dict``.
 
         Args:
-            inputs: passed on.
-            options: passed on, but for ``return_dict``: whether to return an output with named
-                values, or a tuple of those that are not None. The attribute is the default.
+            inputs: arguments of ``forward``.
+            options: arguments of ``forward``, and ``return_dict``: whether to return an output with
+                named values, or a tuple of those that are not None. The default is the attribute.
         """
         return_dict = options.pop("return_dict", None)
         for name in ("output_attentions", "output_hidden_states"):
@@ -117,7 +117,8 @@ class Model(nn.Module, ABC):
         """Return the model to score when an exported program computes the predictions.
 
         Args:
-            exported: has the call signature of the part that computes the predictions.
+            exported: the program, with the call signature of the part that computes the
+                predictions.
         """
         return exported
 
@@ -249,7 +250,7 @@ class Model(nn.Module, ABC):
         """Number of blocks `keep_blocks` can choose from, per stack; 0 if it cannot choose."""
         return 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, in the given order. Applies to both stacks if there are two.
 
         Raises:

@@ -92,7 +92,7 @@ class ClassifierOutput(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructionOutput(Output):
-    """Output of ``ViTForMaskedImageModeling``, for pictures of Y rows and X columns."""
+    """Output of ``ViTForMaskedImageModeling``, for images of Y rows and X columns."""
 
     loss: Tensor | None = None
     """Mean absolute error of the masked pixels, if any are masked. Shape ()."""

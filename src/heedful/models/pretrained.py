@@ -55,7 +55,7 @@ def initialise(module: nn.Module, std: float) -> None:
     """Initialise weights as the reference does (Devlin et al. 2019, without the truncation).
 
     Args:
-        module: initialises its linear layers, embeddings, vectors and layer normalisations.
+        module: the module with the linear layers, embeddings, vectors and layer normalisations.
         std: standard deviation of the weights.
     """
     for part in module.modules():

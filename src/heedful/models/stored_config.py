@@ -4,8 +4,9 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from heedful import files
 from heedful.errors import UserError
@@ -66,7 +67,9 @@ class ConfigOptions(TypedDict, total=False):
 
 
 class StoredConfig(ABC):
-    """A configuration stored in a ``config.json``."""
+    """A configuration stored in a ``config.json``. Each subclass is a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @classmethod
     @abstractmethod

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from heedful import losses, metrics
+from heedful import metrics
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, regression_targets
 from heedful.checkpoints.runs import RECORD, read_record
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
-from heedful.models.with_head import ModelWithHead
+from heedful.models.with_head import float32_layers
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.sources import resolve
@@ -35,7 +35,7 @@ from heedful.task import (
 )
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import number as number_target
-from heedful.tasks.judges import numbers as judges
+from heedful.tasks.item_scorers import numbers as item_scorers
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import (
     encode_texts,
@@ -48,6 +48,9 @@ from heedful.tasks.texts import (
     text_records,
 )
 from heedful.tokens import Tokenizer
+
+_LEAST_DEVIATION = 1e-30
+"""Least standard deviation of the targets: in float32, smaller errors have no square."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +81,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Regress(Task[Record, Tensor, Estimate]):
-    """Predicts a number; keeps the mean and range of the training targets."""
+    """Predicts a number; keeps the mean, deviation and range of the training targets."""
 
     name: ClassVar[str] = "regress"
 
@@ -87,6 +90,8 @@ class Regress(Task[Record, Tensor, Estimate]):
     two are None if unknown."""
     lowest: float | None = None
     highest: float | None = None
+    deviation: float | None = None
+    """Standard deviation of the training targets; None if unknown."""
     pairs: bool | None = False
     """Whether the inputs are pairs of texts; None for either."""
 
@@ -119,7 +124,7 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     @classmethod
     def from_training_data(cls, recipe: Recipe) -> Self:
-        """Compute the mean and range of the training targets.
+        """Compute the mean, deviation and range of the training targets.
 
         Raises:
             UserError: all targets are equal, or an item may have several.
@@ -133,10 +138,12 @@ class Regress(Task[Record, Tensor, Estimate]):
             raise UserError(
                 f"every number of the training data is {targets[0]:g}: nothing to learn"
             )
+        mean = math.fsum(targets) / len(targets)
         return cls(
-            mean=math.fsum(targets) / len(targets),
+            mean=mean,
             lowest=min(targets),
             highest=max(targets),
+            deviation=max(_deviation(targets, mean), _LEAST_DEVIATION),
             pairs=columns.text_pair is not None,
         )
 
@@ -151,19 +158,23 @@ class Regress(Task[Record, Tensor, Estimate]):
     def start(self, recipe: Recipe) -> Start:
         """Load an encoder, with its own head if that was trained on targets of the same scale.
 
-        The bias of a fresh head is set to the mean of the training targets.
+        A fresh head predicts about the mean of the training targets, in their scale.
         """
         run = resolve(recipe.data.model, recipe.data.revision)
         if recipe.teaching.student_layers is not None:  # the student is built from the teacher
             run = recipe.teaching.teacher or run
-        fresh = not self._is_learnt_in(run)
+        is_fresh = not self._is_learnt_in(run)
         start = start_encoder(
-            recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=fresh
+            recipe, head="sequence", num_labels=1, problem_type="regression", fresh_head=is_fresh
         )
-        assert isinstance(start.model, ModelWithHead)
-        if fresh and start.model.head.bias is not None:
+        if is_fresh:
+            (output,) = float32_layers(start.model)
+            assert isinstance(output, nn.Linear)
             assert self.mean is not None  # set by `from_training_data`
-            nn.init.constant_(start.model.head.bias, self.mean)
+            with torch.no_grad():
+                output.weight.mul_(self.target_scale)
+                if output.bias is not None:
+                    output.bias.fill_(self.mean)
         return start
 
     def _is_learnt_in(self, folder: Path) -> bool:
@@ -203,9 +214,15 @@ class Regress(Task[Record, Tensor, Estimate]):
         )
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
-        """Return the sum of squared errors."""
-        logits = forward(**batch.inputs).logits  # (B, 1)
-        return losses.mse(logits[:, 0], batch.targets["values"])[0]
+        """Return the sum of squared errors, in standard deviations of the training targets."""
+        logits: Tensor = forward(**batch.inputs).logits
+        errors = logits[:, 0].float() - batch.targets["values"]  # (B,)
+        return (errors / self.target_scale).square().sum()
+
+    @property
+    def target_scale(self) -> float:
+        """See ``Task.target_scale``. The loss of a run of an earlier version has no scale."""
+        return 1.0 if self.deviation is None else self.deviation
 
     def loss_divisor(self, batch: Batch) -> float:
         """Return the number of items."""
@@ -218,9 +235,11 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     def distillation_losses(self, batch: Batch) -> tuple[DistillationLoss, ...]:
         """Return the distillation loss of the predicted values."""
-        count = float(batch.num_examples)
+        scale, divisor = self.target_scale, float(batch.num_examples)
         return (
-            DistillationLoss(kind="numbers", divisor=count, extract=lambda output: output.logits),
+            DistillationLoss(
+                kind="numbers", divisor=divisor, extract=lambda output: output.logits / scale
+            ),
         )
 
     def check_model(self, model: Model) -> None:
@@ -262,9 +281,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Return a new, empty accumulator of scores."""
         return Counting(metrics.RegressionScores(), _count)
 
-    def judge(self) -> Judge[Estimate, Record]:
-        """Return the judge of its answers."""
-        return judges.estimates()
+    def item_scorer(self) -> ItemScorer[Estimate, Record]:
+        """Return the scorer of its answers."""
+        return item_scorers.estimates()
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
@@ -282,3 +301,8 @@ def _count(
         torch.tensor([answer.value for answer in answers], dtype=torch.float64),
         torch.tensor([target(record) for record in records], dtype=torch.float64),
     )
+
+
+def _deviation(targets: Sequence[float], mean: float) -> float:
+    """Return the standard deviation of the targets."""
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in targets) / len(targets))

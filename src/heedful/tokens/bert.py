@@ -152,7 +152,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        rows = self._row_entries(usual=self.kind.token_types)
+        rows = self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), self.kind, self.vocabulary, settings, rows=rows)
 
     def identity(self) -> list[Any]:

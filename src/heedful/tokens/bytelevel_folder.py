@@ -74,7 +74,7 @@ class ByteLevelKind:
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
         if not self.around:
-            return PairLayout()
+            return PairLayout(second_type=self.second_type, uses_token_types=self.token_types)
         cls_id = vocabulary.ids[vocabulary.special.cls_token]
         sep_id = vocabulary.ids[vocabulary.special.sep_token]
         return PairLayout(
@@ -82,6 +82,7 @@ class ByteLevelKind:
             middle=(sep_id,) * self.separators,
             end=(sep_id,),
             second_type=self.second_type,
+            uses_token_types=self.token_types,
         )
 
 
@@ -108,6 +109,7 @@ GPT2_KIND = ByteLevelKind(
         unk_token=(_END := "<|endoftext|>"), sep_token=_END, pad_token=_END, cls_token=_END
     ),
     around=False,
+    second_type=1,
     trim_offsets=False,
     processor="ByteLevel",
 )

@@ -51,6 +51,12 @@ class PieceEncoder(Protocol):
     def check_words(self) -> None:
         """Raise a `UserError` if this encoder does not accept texts split into words."""
 
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text.
+
+        A unigram model shows the text that an unknown token stands for, as the reference does.
+        """
+
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it."""
 
@@ -190,3 +196,9 @@ def pieces_of(encoder: PieceEncoder, text: Words) -> Pieces:
         all_pieces.offsets.extend(pieces.offsets)
         all_pieces.words.extend([index] * len(pieces.ids))
     return all_pieces
+
+
+def spelled_of(encoder: PieceEncoder, text: Words) -> list[str]:
+    """Return the tokens of a text, or of a list of words; see `PieceEncoder.spelled`."""
+    words = [text] if isinstance(text, str) else text
+    return list(chain.from_iterable(map(encoder.spelled, words)))

@@ -284,8 +284,8 @@ def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
             _check_lengths(name, [len(row) for row in rows if isinstance(row, list)])
         array = numpy.asarray(rows)
         if array.dtype.kind not in "biuf":
-            raise UserError(f"{name}: {shorten(repr(rows), MAX_NAME_LENGTH)} make no tensor")
-        if array.dtype.kind in "iu" or not array.size:  # an empty list would be one of floats
+            raise UserError(f"{name}: no tensor can hold {shorten(repr(rows), MAX_NAME_LENGTH)}")
+        if array.dtype.kind in "iu" or not array.size:  # an empty list would become floats
             array = array.astype(numpy.int64, copy=False)
         arrays[name] = array
     if kind == "np":
@@ -302,6 +302,6 @@ def _check_lengths(name: str, lengths: Sequence[int]) -> None:
     """Raise an error if rows differ in length."""
     if len(set(lengths)) > 1:
         raise UserError(
-            f"{name}: rows of {min(lengths)} to {max(lengths)} tokens make no tensor; give "
-            "padding=True, and truncation=True where texts are longer than max_length"
+            f"{name}: no tensor can hold rows of {min(lengths)} to {max(lengths)} tokens; give "
+            "padding=True, and truncation=True if texts are longer than max_length"
         )

@@ -119,7 +119,7 @@ def consistent_value(
     if value is not None and other is not None and value != other:
         raise UserError(
             f"{files.config_path} says {key} {value}, {TOKENIZER_JSON} beside it says "
-            f"{compiled_key} {other}; mend one of them"
+            f"{compiled_key} {other}; correct one of them"
         )
     return other if value is None else value
 
@@ -140,7 +140,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     return int(length)
 
 
-def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+def reads_token_types(files: TokenizerFiles, *, default: bool, second_type: int) -> bool:
     """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
@@ -151,24 +151,25 @@ def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -
         return TYPES in names
     # The reference's generic class passes token types if its rows have more than one.
     is_generic = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
-    return usual or (is_generic and second_type > 0)
+    return default or (is_generic and second_type > 0)
 
 
 def row_entries(
-    layout: PairLayout, usual_layout: PairLayout, *, told: bool, usual: bool
+    layout: PairLayout, default_layout: PairLayout, *, types: bool, default: bool
 ) -> dict[str, Any]:
     """Return the entries of a file for token types and padding, without the class's defaults.
 
     Args:
         layout: the special tokens of rows.
-        usual_layout: the default of the class.
-        told: whether models receive token types.
-        usual: the default of the class.
+        default_layout: the default of the class.
+        types: whether models receive token types.
+        default: the default of the class.
     """
     entries: dict[str, Any] = {}
-    if told != usual:
-        entries["model_input_names"] = ["input_ids", *([TYPES] if told else []), "attention_mask"]
-    if layout.pads_left != usual_layout.pads_left:
+    if types != default:
+        names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
+        entries["model_input_names"] = names
+    if layout.pads_left != default_layout.pads_left:
         entries["padding_side"] = "left" if layout.pads_left else "right"
     return entries
 

@@ -149,7 +149,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        merges, rows = list(self.merges), self._row_entries(usual=self.kind.token_types)
+        merges, rows = list(self.merges), self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, rows=rows)
 
     def identity(self) -> list[Any]:

@@ -156,7 +156,7 @@ class Splitter:
             closed: whether the chunk is the last of its text.
 
         Raises:
-            NotAloneError: the words depend on more of the text.
+            NeedsContextError: the words depend on the text around the chunk.
         """
         raw, shift = before + chunk, len(before)
         for start, stop, token in self.added.split_early(raw):

@@ -9,7 +9,7 @@ from heedful.errors import UserError
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.conversion import TokenConverter
 from heedful.tokens.decode import as_ints
-from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
+from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of, spelled_of
 from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
 from heedful.tokens.folder import TYPES, TokenizerFiles, reads_token_types, row_entries
 from heedful.tokens.layout import PairLayout
@@ -66,18 +66,18 @@ class ModelTokenizer(TokenConverter):
         side = files.config.get("padding_side") if padding_side is None else padding_side
         if side is not None:
             self.padding_side = side
-        told = reads_token_types(files, usual=self.token_types, second_type=self.layout.second_type)
-        if told != self.token_types:
-            self._set_token_types(told)
+        on = reads_token_types(files, default=self.token_types, second_type=self.layout.second_type)
+        if on != self.token_types:
+            self._set_token_types(on)
 
-    def _row_entries(self, *, usual: bool) -> dict[str, Any]:
+    def _row_entries(self, *, default: bool) -> dict[str, Any]:
         """Return the settings of rows that a folder keeps.
 
         Args:
-            usual: whether models receive token types by default.
+            default: whether models receive token types by default.
         """
-        usual_layout = self._make_layout(self.vocabulary)
-        return row_entries(self.layout, usual_layout, told=self.token_types, usual=usual)
+        default_layout = self._make_layout(self.vocabulary)
+        return row_entries(self.layout, default_layout, types=self.token_types, default=default)
 
     def disable_token_types(self) -> None:
         """Disable token types in calls and for models: the model has only one type."""
@@ -87,9 +87,9 @@ class ModelTokenizer(TokenConverter):
         """Pass token types of single texts to models too, if enabled at all; see `PairLayout`."""
         self.layout = replace(self.layout, types_single_texts=self.token_types)
 
-    def _set_token_types(self, told: bool) -> None:
-        self.token_types = told
-        self.layout = replace(self.layout, uses_token_types=told)
+    def _set_token_types(self, enabled: bool) -> None:
+        self.token_types = enabled
+        self.layout = replace(self.layout, uses_token_types=enabled)
 
     # Fast encoding of many texts to ids.
 
@@ -237,6 +237,7 @@ class ModelTokenizer(TokenConverter):
             pieces=pieces,
             second_pieces=second_pieces,
             locate=partial(pieces_of, self._encoder),
+            spell=partial(spelled_of, self._encoder),
             vocabulary=self.vocabulary,
         )
         return encoding_of(
@@ -281,10 +282,13 @@ class ModelTokenizer(TokenConverter):
         )["input_ids"]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text, without special tokens."""
+        """Return the tokens of a text, without special tokens.
+
+        As in the reference, a unigram tokenizer returns text that it does not know as it is.
+        """
         if not isinstance(text, str):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
-        return self.convert_ids_to_tokens(self.encode_batch([text])[0])
+        return self._encoder.spelled(text)
 
     def pad(
         self,

@@ -109,7 +109,7 @@ class UnigramTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
         recipe = replace(self.recipe, vocabulary=self.vocabulary)
-        rows = self._row_entries(usual=self.kind.token_types)
+        rows = self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), recipe, settings, self.kind, rows)
 
     def identity(self) -> list[Any]:

@@ -89,9 +89,7 @@ class Vocabulary:
         for token_id, token in enumerate(self.tokens):
             first = self.ids.setdefault(token, token_id)
             if first != token_id and token:
-                raise UserError(
-                    f"{source}: {token!r} stands on line {first + 1} and {token_id + 1}"
-                )
+                raise UserError(f"{source}: {token!r} is on lines {first + 1} and {token_id + 1}")
         self._check_special_tokens()
 
     def _check_special_tokens(self) -> None:

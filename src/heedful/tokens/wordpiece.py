@@ -154,6 +154,10 @@ class WordPieceEncoder:
         pieces = (self._chunk_pieces[chunk[0]] for chunk in chunks)
         return pieces_of_chunks(pieces, (chunk.start() for chunk in chunks))
 
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text."""
+        return [self._tokens[token_id] for token_id in self.ids([text])[0]]
+
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it."""
         return token.startswith(PREFIX)

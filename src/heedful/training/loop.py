@@ -292,6 +292,7 @@ def _clip_and_step(
     Returns:
         The norm before clipping, and whether the run has stopped.
     """
+    _scale_gradients(work.optimizer)
     gradients = gradient_values(parameters)
     if scaler:
         # The scaler skips a step whose gradient is not finite.
@@ -309,6 +310,14 @@ def _clip_and_step(
         else:
             step_unless(stopped, work.optimizer)
     return norm, stopped
+
+
+def _scale_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """Multiply the gradients of each group by its scale; see ``optimize.parameter_groups``."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"] if group.get("gradient_scale", 1.0) != 1 else ():
+            if parameter.grad is not None:
+                ranks.local(parameter.grad).mul_(group["gradient_scale"])
 
 
 def _clip(gradients: list[Tensor], norm: Tensor, max_norm: float) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from heedful.device_transfer import blocks_host
 from heedful.errors import UserError
 from heedful.models.model import Model
+from heedful.models.with_head import float32_layers
 
 STATE_NAMES = ("step", "exp_avg", "exp_avg_sq")
 
@@ -34,6 +35,7 @@ def parameter_groups(
     head: Iterable[nn.Parameter],
     head_learning_rate: float,
     weight_decay: float,
+    target_scale: float = 1.0,
 ) -> list[dict[str, object]]:
     """Split the trainable parameters by learning rate and weight decay.
 
@@ -41,13 +43,25 @@ def parameter_groups(
     They are told apart by shape: they are vectors, while weights are matrices. Relative position
     biases are matrices, so they are told apart by name.
 
+    The output layer of a regression head is as large as the numbers that it predicts. Adam's
+    updates do not depend on the size of the gradient, so prices would be learnt too slowly and
+    small shares never settle. With ``target_scale``, the layer learns as if the targets were
+    divided by it. Its rate is multiplied by the scale and its weight decay divided by it; the loop
+    multiplies its gradient by the group's ``gradient_scale``.
+
     Args:
         model: the model to train.
         learning_rate: learning rate of all parameters except the head's.
         head: parameters of the head, which have their own learning rate.
         head_learning_rate: learning rate of the head.
         weight_decay: weight decay of the parameters that decay.
+        target_scale: standard deviation of the targets of a regression.
     """
+    output_ids = {
+        id(parameter)
+        for layer in float32_layers(model)
+        for parameter in layer.parameters(recurse=False)
+    }
     head_ids = {id(parameter) for parameter in head}
     body_parameters: list[nn.Parameter] = []
     head_parameters: list[nn.Parameter] = []
@@ -59,14 +73,20 @@ def parameter_groups(
                 decaying.add(id(parameter))
     return [
         {
-            "params": [p for p in parameters if (id(p) in decaying) == decayed],
-            "lr": rate,
-            "weight_decay": weight_decay if decayed else 0.0,
+            "params": [
+                p
+                for p in parameters
+                if (id(p) in decaying) == decayed and (id(p) in output_ids) == is_output
+            ],
+            "lr": rate * scale,
+            "weight_decay": weight_decay / scale if decayed else 0.0,
+            "gradient_scale": scale,
         }
         for parameters, rate in (
             (body_parameters, learning_rate),
             (head_parameters, head_learning_rate),
         )
+        for is_output, scale in ((False, 1.0), (True, target_scale))
         for decayed in (True, False)
     ]
 
@@ -78,6 +98,7 @@ def adamw(
     head: Iterable[nn.Parameter] = (),
     head_learning_rate: float | None = None,
     weight_decay: float = 0.01,
+    target_scale: float = 1.0,
     betas: tuple[float, float] = (0.9, 0.999),
     epsilon: float = 1e-8,
 ) -> AdamW:
@@ -91,6 +112,7 @@ def adamw(
         head=head,
         head_learning_rate=head_learning_rate or learning_rate,
         weight_decay=weight_decay,
+        target_scale=target_scale,
     )
     return AdamW(groups, lr=learning_rate, betas=betas, eps=epsilon, fused=True)
 
