@@ -202,3 +202,12 @@ def test_what_cannot_be_added(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message):
             call()
     assert ours.add_tokens([]) == 0
+
+
+def test_many_texts_with_a_rare_token(tmp_path: Path) -> None:
+    ours, theirs = _both("bert", tmp_path / "model")
+    ours.add_tokens([AddedToken("[X]", normalized=True)])
+    theirs.add_tokens("[X]")
+    texts = ["a bc d" * 30, "e [x]f[X] [y]", "b" * 90 + " [X"]
+    _assert_same(ours, theirs, texts)
+    _assert_many_are_the_same(ours, texts)
