@@ -1,5 +1,6 @@
 """What processes cannot share is refused before any of them waits for another."""
 
+import sys
 from types import SimpleNamespace
 from typing import cast
 
@@ -22,3 +23,14 @@ def test_a_model_that_is_called_in_passes_is_not_divided(monkeypatch: pytest.Mon
     whole, same = trained(start, TrainSettings(), torch.device("cuda"), in_passes=True)
     assert whole.exchange is None
     assert same is start
+
+
+def test_a_torch_that_cannot_save_the_parts_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "size", lambda: 2)
+    start = cast(Start, SimpleNamespace(model=SimpleNamespace(supports_checkpointing=False)))
+    name = "torch.distributed.checkpoint.hf_storage"
+    older = SimpleNamespace(HuggingFaceStorageWriter=lambda path, thread_count=1: None)
+    for module in (None, older):
+        monkeypatch.setitem(sys.modules, name, module)
+        with pytest.raises(UserError, match=r"--shard: torch .* cannot save the parts .*; update"):
+            trained(start, TrainSettings(shard=True), torch.device("cpu"), in_passes=False)

@@ -225,7 +225,7 @@ def changed(config: "AnyConfig", options: Mapping[str, Any]) -> "AnyConfig":
         inverse = {number: label for label, number in label2id.items()}
         if options.setdefault("id2label", inverse) != inverse:
             raise UserError(f"id2label and label2id differ: {options['id2label']} and {label2id}")
-    return replace(config, **_changes(options, config))  # type: ignore[type-var]
+    return replace(config, **_changes(options, config))
 
 
 def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from inspect import signature
 
 import torch
 
@@ -57,6 +58,11 @@ def trained(
             "--shard: with --objective plm the processes read different numbers of segments, so "
             "none can wait for the others' parts; leave out --shard"
         )
+    if in_parts(training) and not _can_save_parts():
+        raise UserError(
+            f"--shard: torch {torch.__version__} cannot save the parts of a model as safetensors; "
+            "update torch, or leave out --shard"
+        )
     model = start.model
     if model.supports_checkpointing:
         model.gradient_checkpointing = training.gradient_checkpointing
@@ -73,3 +79,12 @@ def trained(
         whole=partial(sharding.whole, model, empty),
     )
     return divided, replace(start, model=empty)
+
+
+def _can_save_parts() -> bool:
+    """Return whether torch has what `checkpoints.shards` needs, which older versions lack."""
+    try:
+        from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    except ImportError:
+        return False
+    return "save_distributed" in signature(HuggingFaceStorageWriter).parameters
