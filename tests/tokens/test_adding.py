@@ -154,6 +154,29 @@ def test_special_tokens_when_a_folder_is_read(tmp_path: Path, family: str) -> No
             type(ours).from_pretrained(tmp_path / "model", **{option: "x"})
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet"])
+def test_rows_padded_on_the_other_side(tmp_path: Path, family: str) -> None:
+    ours, theirs = _both(family, tmp_path / "model")
+    theirs.pad_token = ours.pad_token
+    side = "right" if family == "xlnet" else "left"
+    assert ours.padding_side == theirs.padding_side != side
+    ours.padding_side = theirs.padding_side = side
+    ours.save_pretrained(tmp_path / "ours")
+    read = [type(ours).from_pretrained(tmp_path / "model", padding_side=side)]
+    read.append(load_tokenizer(tmp_path / "ours"))
+    assert type(theirs).from_pretrained(tmp_path / "ours").padding_side == side
+    for tokenizer in (ours, *read):
+        for texts in (["a b", "c"], [("a b", "c"), ("d", "e")]):
+            expected = theirs(texts, padding=True, return_tensors="pt")
+            given = tokenizer(texts, padding=True, return_tensors="pt")
+            assert {name: given[name].tolist() for name in given} == {
+                name: expected[name].tolist() for name in expected
+            }
+        alone = [tokenizer(text) for text in ("a b", "c")]
+        padded = tokenizer.pad(alone)["input_ids"]
+        assert padded == theirs.pad([theirs("a b"), theirs("c")])["input_ids"]
+
+
 def test_a_new_class_token_begins_rows(tmp_path: Path) -> None:
     ours, _ = _both("bert", tmp_path / "model")
     ours.disable_token_types()
@@ -179,3 +202,12 @@ def test_what_cannot_be_added(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message):
             call()
     assert ours.add_tokens([]) == 0
+
+
+def test_many_texts_with_a_rare_token(tmp_path: Path) -> None:
+    ours, theirs = _both("bert", tmp_path / "model")
+    ours.add_tokens([AddedToken("[X]", normalized=True)])
+    theirs.add_tokens("[X]")
+    texts = ["a bc d" * 30, "e [x]f[X] [y]", "b" * 90 + " [X"]
+    _assert_same(ours, theirs, texts)
+    _assert_many_are_the_same(ours, texts)

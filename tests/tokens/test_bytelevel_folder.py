@@ -153,7 +153,7 @@ def _compiled(**parts: Any) -> dict[str, Any]:
         ({"added_tokens": {"x": "5"}}, "'x' has the id '5'"),
         ({"tokenizer_config": {"pad_token": ["<pad>"]}}, "pad_token .* is a tuple"),
         ({"tokenizer_config": {"pad_token": "a "}}, "'a ': must be text that neither"),
-        ({"tokenizer_config": {"padding_side": "left"}}, "padding_side 'left' is not supported"),
+        ({"tokenizer_config": {"padding_side": "top"}}, "unknown padding_side 'top'"),
         ({"tokenizer_config": {"tokenizer_class": "BertTokenizer"}}, "'BertTokenizer' is another"),
         ({"tokenizer_config": {"bos_token": "a", "cls_token": "<s>"}}, "bos_token 'a' and cls_tok"),
         ({"special_tokens_map": {"eos_token": "a", "sep_token": "b"}}, "eos_token 'a' and sep_tok"),

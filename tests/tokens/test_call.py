@@ -340,7 +340,7 @@ def test_a_misspelt_keyword_is_an_error(toy: BertTokenizer) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("padding_side", "left"),
+        ("padding_side", "both"),
         ("truncation_side", "left"),
         ("pad_token", "no such token"),
     ],

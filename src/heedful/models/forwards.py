@@ -9,7 +9,7 @@ positions.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Unpack, cast, overload
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +21,7 @@ from heedful.device_transfer import reshape_with_host_copy
 from heedful.errors import UserError
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
+from heedful.models.generated_ids import GenerateOptions, Generator, generated_ids
 from heedful.models.labels import class_loss, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
@@ -292,6 +293,7 @@ def causal_lm(
     return language_logits(self, encoded, labels, positions)
 
 
+@overload
 def generate(
     self: ModelWithHead,
     input_ids: Tensor,
@@ -299,13 +301,37 @@ def generate(
     *,
     search: Search,
     item_seeds: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[list[Hypothesis]]: ...
+@overload
+def generate(
+    self: ModelWithHead,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    **options: Unpack[GenerateOptions],
+) -> Tensor: ...
+def generate(
+    self: ModelWithHead,
+    input_ids: Tensor,
+    attention_mask: Tensor | None = None,
+    *,
+    search: Search | None = None,
+    item_seeds: Sequence[int] | None = None,
+    **options: Unpack[GenerateOptions],
+) -> list[list[Hypothesis]] | Tensor:
     """Continue each prompt; see ``generation.generate``.
 
     ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
-    token and 0 for the padding after the last token. ``generation.generate`` documents ``search``
-    (its ``options``) and ``item_seeds``.
+    token and 0 for padding. ``generation.generate`` documents ``search`` (its ``options``) and
+    ``item_seeds``. Without ``search``, the ``options`` are those of the reference's ``generate``,
+    and the result is a tensor of the prompts with their texts; see
+    ``generated_ids.generated_ids``.
     """
+    if search is None:
+        if item_seeds is not None:
+            raise UserError("item_seeds are for a search; give search, too")
+        return generated_ids(cast(Generator, self), input_ids, attention_mask, options)
+    if options:
+        raise UserError(f"search and {next(iter(options))} are given; put all options into search")
     texts = generation.generate(self, input_ids, attention_mask, search, item_seeds=item_seeds)
     writer = cast(generation.TextGenerator, self)
     return generation.regenerate_close_calls(

@@ -163,10 +163,8 @@ def set_weights(
         bias = name.removesuffix(_DECODER_BIAS) + ".bias"
         if bias in parameters and bias not in weights:
             weights[bias] = weights.pop(name)
-    mismatched: set[str] = set()
-    if ignore_mismatched_sizes:
-        mismatched = _mismatched(weights, parameters)
-        weights = {name: tensor for name, tensor in weights.items() if name not in mismatched}
+    mismatched = _mismatched(weights, parameters) if ignore_mismatched_sizes else set()
+    weights = {name: tensor for name, tensor in weights.items() if name not in mismatched}
     missing = [name for name in parameters if name not in weights]
     surplus = [name for name in weights if name not in parameters]
 
@@ -198,9 +196,7 @@ def set_weights(
             parameters[name].copy_(weights[name])
     names = [name for name, _ in model.named_parameters()]
     model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
-    fresh = dict.fromkeys(
-        name if name in mismatched else _up_to(name, _part(name)) for name in missing
-    )
+    fresh = dict.fromkeys(name if name in mismatched else _up_to_part(name) for name in missing)
     return LoadReport(fresh=[*fresh], unused=surplus)
 
 
@@ -227,8 +223,9 @@ def _part(name: str) -> str:
     return ".".join(name.split(".")[: 2 if name.startswith("cls.") else 1])
 
 
-def _up_to(name: str, part: str) -> str:
+def _up_to_part(name: str) -> str:
     """Return a weight's name up to and including its part."""
+    part = _part(name)
     return name[: name.index(part) + len(part)]
 
 

@@ -55,6 +55,8 @@ class AddedTokens:
         late.pop("", None)
         self.late = frozenset(late)
         """The normalized texts of the tokens that are marked as normalized."""
+        self.late_first_characters = frozenset(text[0] for text in late)
+        """The first characters of these texts."""
         self._passes = [
             _Pass(_pattern(tokens), tokens, {token[0] for token in tokens})
             for tokens in (early, late)

@@ -96,6 +96,7 @@ class BertTokenizer(ModelTokenizer):
         never_split: Collection[str] | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        padding_side: str | None = None,
         **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
@@ -110,6 +111,7 @@ class BertTokenizer(ModelTokenizer):
             never_split: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            padding_side: ``"left"`` or ``"right"``.
             special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
@@ -134,7 +136,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
-        tokenizer._apply_token_types(files)
+        tokenizer._apply_rows(files, padding_side)
         types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
         tokenizer._add_options(special_tokens, cls.from_pretrained)
@@ -150,7 +152,8 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.kind, self.vocabulary, settings, types=self.token_types)
+        rows = self._row_entries(default=self.kind.token_types)
+        write_folder(Path(folder), self.kind, self.vocabulary, settings, rows=rows)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

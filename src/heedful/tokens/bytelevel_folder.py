@@ -1,5 +1,6 @@
 """Read and write the folder of a byte-level tokenizer, compatible with other libraries."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from heedful.tokens.folder import (
     checked_value,
     consistent_value,
     content_of,
-    input_names,
     json_part,
     json_tokens,
     read_files,
@@ -255,7 +255,7 @@ def write_folder(
     merges: list[Pair],
     settings: ByteLevelSettings,
     *,
-    types: bool,
+    rows: Mapping[str, Any],
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -265,7 +265,7 @@ def write_folder(
         vocabulary: the tokens.
         merges: the pairs of tokens to merge.
         settings: other settings that affect ids and text.
-        types: whether models receive token types.
+        rows: the settings of rows; see `row_entries`.
     """
     tokens = vocabulary.special
     special = special_entries(vocabulary)
@@ -276,8 +276,7 @@ def write_folder(
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
     described = added_token_entries(vocabulary)
-    names = input_names(types=types, default=kind.token_types)
-    config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
+    config = {**asdict(settings), **rows, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)
     write_merges(folder / MERGES, merges)

@@ -27,8 +27,8 @@ from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 _CHANGEABLE = ("model_max_length", "clean_up_tokenization_spaces", "token_types", "layout")
 """Attributes that may be set, because each call reads them."""
 
-_SIDES = {"padding_side": "right", "truncation_side": "right"}
-"""Attributes of the reference's tokenizers, with the only value supported here."""
+SIDES = ("left", "right")
+"""The sides on which rows can be padded."""
 
 NAMES: Mapping[str, str] = {name: name for name in SpecialTokens().named()}
 """The reference's name of a special token -> the field of `SpecialTokens`."""
@@ -105,12 +105,12 @@ class TokenConverter:
         if name.endswith("_id") and name.removesuffix("_id") in self._names:
             setattr(self, name.removesuffix("_id"), self.convert_ids_to_tokens(value))
             return
-        before = _SIDES.get(name, vars(self).get(name, value))
+        if name == "truncation_side" and value != "right":
+            raise UserError(f"truncation_side cannot be {value!r}: rows are cut on the right")
+        before = vars(self).get(name, value)
         if name not in _CHANGEABLE and not name.startswith("_") and value != before:
             raise UserError(
                 f"{name} of a tokenizer is {before!r} and cannot be set; load one that has another"
-                if name not in _SIDES
-                else f"{name} cannot be {value!r}: rows are padded and cut on the {before}"
             )
         super().__setattr__(name, value)
 
@@ -140,6 +140,16 @@ class TokenConverter:
         }
         more = [*special.additional_special_tokens]
         return {**tokens, **({ADDITIONAL: more} if more else {})}
+
+    @property
+    def padding_side(self) -> str:
+        """The side of a row that is padded: ``"right"``, or ``"left"`` to continue texts."""
+        return SIDES[not self.layout.pads_left]
+
+    @padding_side.setter
+    def padding_side(self, side: str) -> None:
+        check_known("padding_side", side, SIDES)
+        self.layout = replace(self.layout, pads_left=side == "left")
 
     @property
     def additional_special_tokens(self) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.files import read_json_or_empty
 from heedful.tokens.additions import ADDITIONAL, SWITCHES, described
+from heedful.tokens.layout import PairLayout
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 CONFIG = "tokenizer_config.json"
@@ -20,7 +21,6 @@ ANY_CLASS = "PreTrainedTokenizer"
 
 _FIXED: dict[str, tuple[Any, ...]] = {
     "split_special_tokens": (False,),
-    "padding_side": ("right",),
     "truncation_side": ("right",),
 }
 """Configuration keys of the reference that affect ids or rows, with the supported values."""
@@ -154,10 +154,24 @@ def reads_token_types(files: TokenizerFiles, *, default: bool, second_type: int)
     return default or (is_generic and second_type > 0)
 
 
-def input_names(*, types: bool, default: bool) -> dict[str, Any]:
-    """Return the entry for token types in a file; empty if they are the class's default."""
-    names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
-    return {} if types == default else {"model_input_names": names}
+def row_entries(
+    layout: PairLayout, default_layout: PairLayout, *, types: bool, default: bool
+) -> dict[str, Any]:
+    """Return the entries of a file for token types and padding, without the class's defaults.
+
+    Args:
+        layout: the special tokens of rows.
+        default_layout: the default of the class.
+        types: whether models receive token types.
+        default: the default of the class.
+    """
+    entries: dict[str, Any] = {}
+    if types != default:
+        names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
+        entries["model_input_names"] = names
+    if layout.pads_left != default_layout.pads_left:
+        entries["padding_side"] = "left" if layout.pads_left else "right"
+    return entries
 
 
 def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:

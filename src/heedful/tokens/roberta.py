@@ -101,6 +101,7 @@ class ByteLevelTokenizer(ModelTokenizer):
         trim_offsets: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        padding_side: str | None = None,
         **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
@@ -113,6 +114,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             trim_offsets: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            padding_side: ``"left"`` or ``"right"``.
             special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
@@ -135,7 +137,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        tokenizer._apply_token_types(files)
+        tokenizer._apply_rows(files, padding_side)
         tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
 
@@ -147,14 +149,8 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(
-            Path(folder),
-            self.kind,
-            self.vocabulary,
-            list(self.merges),
-            settings,
-            types=self.token_types,
-        )
+        merges, rows = list(self.merges), self._row_entries(default=self.kind.token_types)
+        write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, rows=rows)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

@@ -11,7 +11,7 @@ from heedful.tokens.conversion import TokenConverter
 from heedful.tokens.decode import as_ints
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of, spelled_of
 from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
-from heedful.tokens.folder import TYPES, TokenizerFiles, reads_token_types
+from heedful.tokens.folder import TYPES, TokenizerFiles, reads_token_types, row_entries
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
@@ -61,11 +61,23 @@ class ModelTokenizer(TokenConverter):
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
 
-    def _apply_token_types(self, files: TokenizerFiles) -> None:
-        """Apply a folder's setting for token types to calls and to the layout."""
+    def _apply_rows(self, files: TokenizerFiles, padding_side: str | None) -> None:
+        """Apply the settings of rows: a folder's token types, and a user's or its padding side."""
+        side = files.config.get("padding_side") if padding_side is None else padding_side
+        if side is not None:
+            self.padding_side = side
         on = reads_token_types(files, default=self.token_types, second_type=self.layout.second_type)
         if on != self.token_types:
             self._set_token_types(on)
+
+    def _row_entries(self, *, default: bool) -> dict[str, Any]:
+        """Return the settings of rows that a folder keeps.
+
+        Args:
+            default: whether models receive token types by default.
+        """
+        default_layout = self._make_layout(self.vocabulary)
+        return row_entries(self.layout, default_layout, types=self.token_types, default=default)
 
     def disable_token_types(self) -> None:
         """Disable token types in calls and for models: the model has only one type."""

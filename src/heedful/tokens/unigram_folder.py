@@ -1,5 +1,6 @@
 """Read and write the folder of a unigram tokenizer, compatible with other libraries."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from heedful.tokens.folder import (
     check_config,
     checked_value,
     content_of,
-    input_names,
     json_part,
     read_files,
     read_max_length,
@@ -255,11 +255,9 @@ def read_settings(
         UserError: a value has the wrong type or is not supported.
     """
     fixed = {"remove_space": (True,), "add_prefix_space": (True,), "split_by_punct": (False,)}
-    side = "left" if kind.class_last else "right"
-    check_config(files, (kind.name,), {**fixed, "padding_side": (side,)})
+    check_config(files, (kind.name,), fixed)
     values = asdict(overrides)
-    keys = ["clean_up_tokenization_spaces"]
-    keys += [] if kind.lowers is None else ["do_lower_case"]
+    keys = ["clean_up_tokenization_spaces", *([] if kind.lowers is None else ["do_lower_case"])]
     keys += ["keep_accents"] if kind.cleans else []
     for key in keys:
         if values[key] is None:
@@ -417,7 +415,11 @@ def _vocabulary(
 
 
 def write_folder(
-    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, types: bool
+    folder: Path,
+    recipe: Recipe,
+    settings: UnigramSettings,
+    kind: UnigramKind,
+    rows: Mapping[str, Any],
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -426,15 +428,14 @@ def write_folder(
         recipe: the recipe for splitting texts.
         settings: the other settings.
         kind: the class.
-        types: whether models receive token types.
+        rows: the settings of rows; see `row_entries`.
     """
     vocabulary = recipe.vocabulary
-    special = special_entries(vocabulary)
-    special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
+    ends = zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True)
+    special = {**special_entries(vocabulary), **dict(ends)}
     described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
-    values |= input_names(types=types, default=kind.token_types)
-    config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
+    values |= {**rows, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     if recipe.model:
         (folder / kind.file).write_bytes(recipe.model)
@@ -445,4 +446,4 @@ def write_folder(
         compiled = {**recipe.compiled, "added_tokens": added, "model": model}
         write_json(folder / TOKENIZER_JSON, compiled)
     write_json(folder / SPECIAL, special)
-    write_json(folder / CONFIG, config)
+    write_json(folder / CONFIG, {"tokenizer_class": kind.name, **values})

@@ -1,7 +1,7 @@
 """SentencePiece unigram tokenizers: ALBERT, XLNet, DeBERTa v2, XLM-RoBERTa and BigBird."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
@@ -77,8 +77,7 @@ class UnigramTokenizer(ModelTokenizer):
         name_or_folder: str | os.PathLike[str],
         revision: str | None,
         overrides: UnigramSettings,
-        special_tokens: NewSpecialTokens,
-        reader: Callable[..., object],
+        padding_side: str | None,
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -86,8 +85,7 @@ class UnigramTokenizer(ModelTokenizer):
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
             overrides: settings that override the folder's settings.
-            special_tokens: special tokens to choose or add.
-            reader: the function whose options they are.
+            padding_side: the side of rows that is padded; None is the folder's setting.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -99,8 +97,7 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
-        tokenizer._apply_token_types(files)
-        tokenizer._add_options(special_tokens, reader)
+        tokenizer._apply_rows(files, padding_side)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -112,7 +109,8 @@ class UnigramTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
         recipe = replace(self.recipe, vocabulary=self.vocabulary)
-        write_folder(Path(folder), recipe, settings, self.kind, types=self.token_types)
+        rows = self._row_entries(default=self.kind.token_types)
+        write_folder(Path(folder), recipe, settings, self.kind, rows)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
@@ -170,6 +168,7 @@ class AlbertTokenizer(UnigramTokenizer):
         keep_accents: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        padding_side: str | None = None,
         **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
@@ -182,6 +181,7 @@ class AlbertTokenizer(UnigramTokenizer):
             keep_accents: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            padding_side: ``"left"`` or ``"right"``.
             special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
@@ -193,7 +193,9 @@ class AlbertTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
+        tokenizer = cls._read(name_or_folder, revision, overrides, padding_side)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
+        return tokenizer
 
 
 class XLNetTokenizer(AlbertTokenizer):
@@ -254,6 +256,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
         do_lower_case: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        padding_side: str | None = None,
         **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
@@ -265,6 +268,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
                 settings.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            padding_side: ``"left"`` or ``"right"``.
             special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
@@ -275,7 +279,9 @@ class DebertaV2Tokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
+        tokenizer = cls._read(name_or_folder, revision, overrides, padding_side)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
+        return tokenizer
 
 
 class XLMRobertaTokenizer(UnigramTokenizer):
@@ -305,6 +311,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
         *,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        padding_side: str | None = None,
         **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
@@ -315,6 +322,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length: see the class. This and the following argument override the folder's
                 settings.
             clean_up_tokenization_spaces: see the class.
+            padding_side: ``"left"`` or ``"right"``.
             special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
@@ -324,7 +332,9 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
+        tokenizer = cls._read(name_or_folder, revision, overrides, padding_side)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
+        return tokenizer
 
 
 class BigBirdTokenizer(XLMRobertaTokenizer):

@@ -17,6 +17,8 @@ from heedful.tokens.vocabulary import Vocabulary
 from heedful.tokens.word_keys import MAX_KEY_BYTES
 
 _SPACES = (" ", "\n")
+_RARE = 64
+"""A character is rare if at most one in this many characters is it."""
 
 
 class WordPieceSplitter:
@@ -58,6 +60,8 @@ class WordPieceSplitter:
         symbols, codes = self._symbols.read(block)
         starts, sizes = _words(symbols)
         hard, chunks = self._hard(block, symbols, starts, sizes), np.zeros((2, 0), np.int64)
+        if self._added.late:
+            hard = np.concatenate([hard, self._late_starts(block, codes)])
         if hard.size:
             cuts = np.flatnonzero((symbols == SPACE) | (symbols == IDEOGRAPH))
             numbers = np.unique(np.searchsorted(cuts, hard))
@@ -72,6 +76,15 @@ class WordPieceSplitter:
             hard_ends=chunks[1],
         )
 
+    def _late_starts(self, text: str, codes: NDArray[np.uint8] | NDArray[np.uint32]) -> Indices:
+        """Return where added tokens that are matched in normalized text may start in a text."""
+        firsts, present = self._added.late_first_characters, np.flatnonzero(np.bincount(codes))
+        first_codes = [code for code in present.tolist() if self._letters[code] in firsts]
+        starts = np.flatnonzero(np.isin(codes, first_codes))
+        if len(starts) * _RARE <= len(codes):  # then normalizing the text does not pay off
+            return starts
+        return np.array(self._added.late_starts(text.translate(self._letters)), np.int64)
+
     def _hard(
         self, text: str, symbols: NDArray[np.uint8], starts: Indices, sizes: Indices
     ) -> Indices:
@@ -81,8 +94,6 @@ class WordPieceSplitter:
         if (sizes > MAX_KEY_BYTES).any():
             positions.append(starts[sizes > MAX_KEY_BYTES])
         if added := self._added.starts(text):
-            positions.append(np.array(added))
-        if self._added.late and (added := self._added.late_starts(text.translate(self._letters))):
             positions.append(np.array(added))
         return np.concatenate(positions) if positions else np.zeros(0, np.int64)
 

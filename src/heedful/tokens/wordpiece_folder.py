@@ -1,5 +1,6 @@
 """Read and write the folder of a WordPiece tokenizer, compatible with other libraries."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from heedful.tokens.folder import (
     check_config,
     checked_value,
     consistent_value,
-    input_names,
     json_part,
     json_tokens,
     read_max_length,
@@ -203,7 +203,7 @@ def write_folder(
     vocabulary: Vocabulary,
     settings: WordPieceSettings,
     *,
-    types: bool,
+    rows: Mapping[str, Any],
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -212,13 +212,12 @@ def write_folder(
         kind: the class.
         vocabulary: the tokens.
         settings: other settings that affect ids and text.
-        types: whether models receive token types.
+        rows: the settings of rows; see `row_entries`.
     """
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
     special["added_tokens_decoder"] = added_token_entries(vocabulary)
-    names = input_names(types=types, default=kind.token_types)
-    config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
+    config = {"tokenizer_class": kind.name, **asdict(settings), **rows, **special}
     write_json(folder / CONFIG, config)
