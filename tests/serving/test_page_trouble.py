@@ -30,7 +30,7 @@ KEY = "a-key-of-enough-characters"
 @pytest.mark.parametrize(
     ("status", "message", "sentence"),
     [
-        (413, "the texts have over 9 tokens", "over 9 tokens. Shorten the text, or send it in parts."),
+        (413, "the texts have over 9 tokens", "over 9 tokens. Shorten the text, or send it"),
         (422, "text 1: <b>empty</b>", "This cannot be answered: text 1: <b>empty</b>."),
         (429, "the queue is full", "The server is busy. Try again in 7 s."),
         (503, "classify is not ready yet", "Classify is not ready yet. Try again in 7 s."),
