@@ -372,7 +372,7 @@ def _run(
             head_learning_rate=head_rate
             or rate * (1 if recipe.from_scratch else task.head_lr_multiplier),
             weight_decay=training.weight_decay,
-            target_scale=task.target_scale,
+            target_scale=start.target_scale,
             betas=task.betas,
             epsilon=task.epsilon,
         ),
