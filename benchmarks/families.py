@@ -67,7 +67,7 @@ def batch() -> dict[str, torch.Tensor]:
 
 
 def answers(family: str, precision: str) -> Callable[[], object]:
-    """Return what answers for the texts once."""
+    """Return a function that answers the texts once."""
     inputs = batch()
     rows = [ids[mask][None] for ids, mask in zip(*inputs.values(), strict=True)]
     plain = model_of(family, precision).eval()
@@ -81,7 +81,7 @@ def answers(family: str, precision: str) -> Callable[[], object]:
 
 
 def training(family: str, precision: str) -> Callable[[], object]:
-    """Return what computes gradients once."""
+    """Return a function that computes gradients once."""
     model, inputs = model_of(family, precision).train(), batch()
     labels, tables = torch.arange(16) % 2, TableGradients(model)
 

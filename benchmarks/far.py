@@ -130,7 +130,7 @@ def batch(row: Row) -> dict[str, Tensor]:
 
 
 def answers(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
-    """Return what answers for the texts once, of each arm."""
+    """Return each arm's function that answers the texts once."""
     ours, theirs = models_of(row, dtype)
     inputs = batch(row)
 
@@ -147,7 +147,7 @@ def answers(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
 
 
 def training(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
-    """Return what computes gradients once, of each arm."""
+    """Return each arm's function that computes gradients once."""
     ours, theirs = models_of(row, dtype)
     inputs = batch(row) | {"labels": torch.arange(row.texts) % 2}
     tables = TableGradients(ours.train())

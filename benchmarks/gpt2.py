@@ -48,7 +48,7 @@ def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable[[], Any]]:
-    """Return what continues the prompts once, by name; each gives the tokens written."""
+    """Return functions by name that continue the prompts once and return the generated tokens."""
     ids, mask = random_texts(4, 24)
     left, real = padded_left(ids, mask)
     ours = compile_model(GPT2LMHeadModel.from_pretrained(folder).to(dtype).eval())
@@ -75,7 +75,7 @@ def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable
 
 
 def answerers(folder: Path, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
-    """Return what classifies the texts once, by name; each gives the classes."""
+    """Return functions by name that classify the texts once and return the classes."""
     ids, mask = random_texts(8, 64)
     ours = compile_model(GPT2ForSequenceClassification.from_pretrained(folder).to(dtype).eval())
     theirs = transformers.GPT2ForSequenceClassification.from_pretrained(

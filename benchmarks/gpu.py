@@ -113,7 +113,7 @@ def model_of(case: Case, what: str) -> tuple[Model, Any]:
 
 
 def heedful_answers(case: Case, model: Model) -> Lap:
-    """Return what answers all texts once."""
+    """Return a function that answers all texts once."""
     fast = compile_model(model.to(torch.bfloat16).eval()).model
 
     @torch.inference_mode()
@@ -124,7 +124,7 @@ def heedful_answers(case: Case, model: Model) -> Lap:
 
 
 def reference_answers(case: Case, model: Any) -> Lap:
-    """Return what does so with the reference."""
+    """Return a function that answers all texts once with the reference."""
     model = model.to(torch.bfloat16).eval()
     model = torch.compile(model, dynamic=True) if case.compiled else model
 
@@ -139,7 +139,7 @@ def reference_answers(case: Case, model: Any) -> Lap:
 
 
 def heedful_learns(case: Case, model: Model, what: str) -> Lap:
-    """Return what learns from all texts once, by the loop of every task."""
+    """Return a function that learns from all texts once, by the loop of every task."""
 
     def loss(forward: Callable[..., Any], batch: Batch) -> Tensor:
         if what == "fine-tuning":
@@ -167,7 +167,7 @@ def heedful_learns(case: Case, model: Model, what: str) -> Lap:
 
 
 def reference_learns(case: Case, model: Any, what: str) -> Lap:
-    """Return what does so with the reference, written as its users write it."""
+    """Return a function that learns from all texts once with the reference, as its users do."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     model.train()
     fast = torch.compile(model, dynamic=True) if case.compiled else model

@@ -40,7 +40,7 @@ def sentences_of(language: str, count: int) -> list[str]:
 
 
 def arms(run: Path, folder: Path, options: argparse.Namespace) -> dict[str, peers.Translate]:
-    """Return what translates texts with heedful and with the reference."""
+    """Return the functions that translate texts with heedful and with the reference."""
     device, precision = str(choose_device(options.device)), options.precision
     predictor = load(
         run, precision=precision, device=device, batch_size=options.batch, beam=options.beam

@@ -122,7 +122,7 @@ def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
         processes=workers,
     )
     training = TrainSettings(steps=1, batch_size=BATCH, batch_tokens=BATCH * LENGTH)
-    stream = Stream(task, tokenizer, shards, training, alike=False, max_padding=MAX_PADDING)
+    stream = Stream(task, tokenizer, shards, training, by_length=False, max_padding=MAX_PADDING)
     tokens = filling = 0
     started = time.perf_counter()
     while filling == 0 or stream.epoch_of(filling - 1) == 0:

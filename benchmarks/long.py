@@ -32,7 +32,7 @@ def model_of(kind: str) -> BigBirdForSequenceClassification:
 
 
 def answers(kind: str, ids: Tensor) -> Callable[[], object]:
-    """Return what classifies a text once."""
+    """Return a function that classifies a text once."""
     model = compile_model(model_of(kind).eval()).model
 
     @torch.inference_mode()
@@ -43,7 +43,7 @@ def answers(kind: str, ids: Tensor) -> Callable[[], object]:
 
 
 def training(kind: str, ids: Tensor) -> Callable[[], object]:
-    """Return what learns from a text once."""
+    """Return a function that learns from a text once."""
     model = model_of(kind).train()
 
     def lap() -> object:

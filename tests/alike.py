@@ -1,4 +1,4 @@
-"""The same up to rounding: texts that a search wrote, scores of a run, and what JSON holds."""
+"""Equality up to rounding: of texts that a search wrote, of a run's scores, and of JSON."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def tokens_of(found: Sequence[Sequence[Hypothesis]]) -> list[list[tuple[int, ...
 
 
 def assert_same_scores(found: Mapping[str, Any], right: Mapping[str, Any]) -> None:
-    """Check every score by its name, those of parts of the data too."""
+    """Check every score by name, including those of parts of the data."""
     assert found.keys() == right.keys()
     for name, value in right.items():
         if isinstance(value, Mapping):
@@ -38,7 +38,7 @@ def assert_same_scores(found: Mapping[str, Any], right: Mapping[str, Any]) -> No
 
 
 def same(one: Any, other: Any, tolerance: float = 1e-5) -> bool:
-    """Tell whether two values of JSON agree: numbers up to the tolerance, all else exactly."""
+    """Return whether two values of JSON agree: numbers up to the tolerance, all else exactly."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=tolerance, abs_tol=tolerance)
     if isinstance(one, dict) and isinstance(other, dict):

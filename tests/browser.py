@@ -52,7 +52,7 @@ return found;
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Browser:
-    """One window; ``driver`` is selenium's, for everything that is not below."""
+    """One window; ``driver`` is selenium's, for everything that has no method here."""
 
     driver: Chrome
     folder: Path
@@ -97,16 +97,16 @@ class Browser:
         self.driver.get(page)
 
     def wait(self, script: str) -> None:
-        """Wait until a script returns something true: pages go on drawing once they are open."""
+        """Wait until a script returns something true, because pages continue to draw once open."""
         wait = WebDriverWait(self.driver, SECONDS, poll_frequency=0.02)
         wait.until(lambda driver: driver.execute_script(script))
 
     def complaints(self) -> list[str]:
-        """Return what the page logged since it was last asked: errors, and refused loads."""
+        """Return what the page logged since the last call: errors, and refused loads."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def violations(self) -> list[str]:
-        """Return what axe-core objects to in the page as it stands, with the elements.
+        """Return axe-core's violations in the current page, with the elements.
 
         Texts on mixed colours, which it does not judge, are held to the same contrast.
         """
@@ -145,14 +145,14 @@ class Browser:
 
 
 def assert_accessible(browser: Browser) -> None:
-    """Check that axe-core has nothing to object to."""
+    """Check that axe-core reports no violation."""
     violations = browser.violations()
     assert not violations, "\n".join(violations)
 
 
 @contextmanager
 def chromium_in(folder: Path) -> Iterator[Browser]:
-    """Start Chromium with the driver of the same system, or skip the test that asks for it."""
+    """Start Chromium with the driver of the same system, or skip the test."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     driver = shutil.which("chromedriver")
     if program is None or driver is None:

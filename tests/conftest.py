@@ -1,8 +1,9 @@
-"""What holds for every test: no network, no colours, and real data where there is some."""
+"""Applies to every test: no network, no colours, and real data where available."""
 
 import ipaddress
 import os
 import sys
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ hypothesis.settings.load_profile("heedful")
 
 
 class NetworkRefusedError(BaseException):
-    """Something reached for the network.
+    """A test tried to use the network.
 
     Not an ``Exception``: a library that catches its own failures to connect must not hide it.
     """
@@ -73,14 +74,14 @@ sys.addaudithook(_refuse_network)
 
 @pytest.fixture
 def bf16_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a CPU without bf16 instructions emulate them, where heedful refuses to: it takes long."""
+    """Let a CPU emulate bf16 instructions; heedful refuses to, because it is slow."""
     from heedful.training import device
 
     monkeypatch.setattr(device, "bf16_products", lambda device: (True, "a test asks for it"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that have slow tests, so that none of them is left over for the end."""
+    """Run files with slow tests first, so none of them delays the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     if on_gpu := [item for item in items if item.get_closest_marker("cuda")]:
@@ -92,9 +93,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the fixtures draw
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Seed each test separately, with the same seed in every run of the suite."""
+    # Not for a test of text alone: to import torch takes seconds.
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(zlib.crc32(item.nodeid.encode()))
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """Give the folder of real data sets: ``HEEDFUL_DATA``, or ``../shared/data``."""
+    """Provide the folder of real data sets: ``HEEDFUL_DATA``, or ``../shared/data``."""
     named = os.environ.get("HEEDFUL_DATA")
     folder = ROOT / (named or "../shared/data")
     if not folder.is_dir():
@@ -107,7 +116,7 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a tiny random BERT and a vocabulary of letters and a few words."""
+    """Provide a folder with a tiny random BERT and a vocabulary of letters and a few words."""
     import torch
 
     from heedful import BertConfig, BertForSequenceClassification
@@ -133,7 +142,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
-    """Give one window of a real browser to all tests that open pages."""
+    """Provide one window of a real browser to all tests that open pages."""
     from tests.browser import chromium_in
 
     with chromium_in(tmp_path_factory.mktemp("chromium")) as browser:
@@ -142,7 +151,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
 
 @pytest.fixture
 def colours(tmp_path: Path) -> Path:
-    """Give a CSV file of 45 short texts of varied length in 3 labels."""
+    """Provide a CSV file of 45 short texts of varied length in 3 labels."""
     rows = ["text,label"]
     things = {"red": "apple", "green": "grass", "blue": "sky"}
     for number in range(15):

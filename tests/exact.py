@@ -1,4 +1,4 @@
-"""Equality to the last bit, which needs a reason: a sum in another order has other last bits."""
+"""Bitwise equality, which needs a reason: another order of summation changes the last bits."""
 
 from collections.abc import Mapping
 from typing import Literal, get_args

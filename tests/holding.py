@@ -1,4 +1,4 @@
-"""A folder that another process holds: to train in it, or to collect answers there."""
+"""A folder that another process has locked, for training or for collecting answers."""
 
 import subprocess
 import sys
@@ -17,12 +17,12 @@ with held(Path(sys.argv[1])):
 
 
 class HeldAlreadyError(Exception):
-    """Some process held the folder already."""
+    """A process already holds the folder."""
 
 
 @contextmanager
 def held_elsewhere(folder: Path) -> Iterator[None]:
-    """Have another process hold a folder, and kill it at the end.
+    """Let another process hold a folder, and kill it at the end.
 
     Raises:
         HeldAlreadyError: see there.

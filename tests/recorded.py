@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Graph(TorchDispatchMode):
-    """Records what is computed while it is active; ``replay`` computes it again."""
+    """Records the operations while it is active; ``replay`` computes them again."""
 
     made: ClassVar[list["Graph"]] = []
     """All that were made."""
@@ -29,7 +29,7 @@ class Graph(TorchDispatchMode):
         self.made.append(self)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute and record an operation, keeping what it is about to overwrite."""
+        """Compute and record an operation, and keep the values that it overwrites."""
         kwargs = kwargs or {}
         if func is torch.ops.aten._local_scalar_dense.default:
             raise AssertionError("a number was read while a step was recorded")
@@ -44,7 +44,7 @@ class Graph(TorchDispatchMode):
         return result
 
     def undo(self) -> None:
-        """Give all that was written to its values of before: what is recorded is not computed."""
+        """Restore all overwritten values, because recording a CUDA graph computes nothing."""
         for tensor, values in reversed(self.before):
             tensor.copy_(values)
         self.before.clear()

@@ -1,4 +1,4 @@
-"""A run one of whose files is damaged gives answers, or one line that names the file."""
+"""A run with a damaged file still answers, or fails with one line that names the file."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ WRONG: list[Any] = [None, [], {}, "x", -1, 10**30, 0.5, True, [None]]
 
 
 def _changed(contents: dict[str, Any], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Yield contents of a file with a wrong value for each key, and for those in some of them."""
+    """Yield contents of a file with a wrong value for each key, and for some nested keys."""
     for value in WRONG:
         for key in contents:
             if contents[key] != value:
@@ -39,7 +39,7 @@ def _changed(contents: dict[str, Any], keys: tuple[str, ...]) -> Iterator[dict[s
 
 
 def _complaints(folder: Path, name: str, asked: Any, keys: tuple[str, ...] = ()) -> list[str]:
-    """Return what is said of a run with a file that is damaged in one of all places."""
+    """Return the messages about a run for each possible damage to a file."""
     path = folder / name
     good, said = json.loads(path.read_text(encoding="utf-8")), []
     for contents in _changed(good, keys):

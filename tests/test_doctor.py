@@ -1,4 +1,4 @@
-"""The doctor says what is there, and of what is not, what needs it and how to get it."""
+"""The doctor lists what is installed and, for what is missing, its use and how to install it."""
 
 import re
 import tomllib
@@ -34,7 +34,7 @@ def test_packages_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", without_plots)
     optional = doctor.examine()["optional"]
     assert isinstance(optional, dict)
-    assert optional["matplotlib"] == "missing: pictures need it: pip install 'heedful[plot]'"
+    assert optional["matplotlib"] == "missing: plots need it: pip install 'heedful[plot]'"
     assert optional["protobuf"] == version("protobuf")
 
 

@@ -1,4 +1,4 @@
-"""Messages name what is allowed and stay one line that is read at a glance."""
+"""Messages name what is allowed, and stay one short line."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_a_run_with_many_labels_says_little_of_them(
     train = ["train", "classify", "--model", tiny_model, "--train", data, "--steps", "1"]
     assert run([str(word) for word in [*train, "--out", out]]) == 0
     said = capsys.readouterr().err
-    assert f"Sorts text into 77 labels (one label per text): {SHORT}.\n" in said
+    assert f"Gives each text one of 77 labels: {SHORT}.\n" in said
     assert max(map(len, said.splitlines())) < 300
     assert json.loads((out / "config.json").read_text())["id2label"]["76"] == LABELS[76]
 

@@ -1,4 +1,4 @@
-"""The helpers that compare notice what they are for."""
+"""The helpers that compare values notice the differences that they are for."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The notebook of examples/ runs, cell by cell, as it stands there."""
+"""The notebook of examples/ runs unchanged, cell by cell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""docs/family.md says what each family has and what works for it, and that is so."""
+"""The table of docs/family.md of what each family has and supports is correct."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ TEXT = "it is so red"
 
 
 def _table(first: str, second: str) -> dict[str, dict[str, str]]:
-    """Read the table with these first two columns: for each family its cells by column."""
+    """Read the table with these first two columns: each family's cells by column."""
     heading = re.escape(f"| {first} | {second} |")
     match = re.search(rf"^{heading}.*\n\|[-| ]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     assert match, f"docs/family.md has no table that begins with {first} and {second}"
@@ -75,14 +75,14 @@ class Subject:
     folder: Path
 
     def body(self) -> Model:
-        """Load the model, for a check to do with it as it likes."""
+        """Load the model; a check may modify it."""
         model: Model = load_model(self.folder, head="body", dropout=0.0)
         return model
 
 
 @pytest.fixture(scope="module")
 def subject(family: str, tmp_path_factory: pytest.TempPathFactory) -> Subject:
-    """Give the folder of a tiny model, and a run."""
+    """Provide the folder of a tiny model, and a run."""
     folder = tmp_path_factory.mktemp(family)
     write_folder(family, folder / "model")
     subject = Subject(family=family, run=folder / "run", folder=folder / "model")

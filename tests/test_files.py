@@ -1,4 +1,4 @@
-"""What is written is read back, and is there whole or not at all."""
+"""Files are written completely or not at all, and read back unchanged."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from tests.golden.copies import LATEST
 
 from heedful import files
@@ -42,7 +43,7 @@ def test_what_cannot_be_json_leaves_the_file(tmp_path: Path, value: Any) -> None
 def test_a_folder_that_could_not_be_replaced_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C may come when the old folder has made way and the new one is not there yet."""
+    """Ctrl-C may come after the old folder was moved and before the new one is in its place."""
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "old").touch()
@@ -132,6 +133,32 @@ def test_what_a_full_disk_stops_is_named(tmp_path: Path) -> None:
         write_folder()
     assert message_of(full.value) == f"{tmp_path / 'b/a.json'}: No space left on device"
     assert [*tmp_path.iterdir()] == []
+
+
+def test_weights_that_a_full_disk_stops_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise SafetensorError(
+            "Error while serializing: I/O error: No space left on device (os error 28)"
+        )
+
+    def write_folder() -> None:
+        with files.new_folder(tmp_path / "run") as new:
+            files.write_tensors(new / "a.safetensors", {"a": torch.ones(2)})
+
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    with pytest.raises(OSError, match="No space") as full:
+        write_folder()
+    assert message_of(full.value) == f"{tmp_path / 'run/a.safetensors'}: No space left on device"
+
+
+@pytest.mark.parametrize("new", [files.new_file, files.new_folder])
+def test_where_nothing_can_be_written_the_users_name_is_named(tmp_path: Path, new: Any) -> None:
+    path = tmp_path / ("a" * 250)  # the temporary name beside it is too long
+    with pytest.raises(OSError, match="too long") as error, new(path) as partial:
+        partial.write_text("text")
+    assert message_of(error.value) == f"{path}: File name too long"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a file that is always full")

@@ -118,14 +118,14 @@ def test_partners_are_told_from_the_others() -> None:
     torch.manual_seed(0)
     first, second = (F.normalize(torch.randn(4, 6), dim=-1) for _ in range(2))
     shared = torch.eye(4, dtype=torch.bool)
-    total, count = losses.partners(first, second, shared=shared, scale=5.0)
+    total, count = losses.in_batch_contrastive(first, second, shared=shared, scale=5.0)
     scores, right = 5.0 * first @ second.T, torch.arange(4)
     expected = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
     torch.testing.assert_close(total / count, expected)
     shared[0, 2] = shared[2, 0] = True
     scores[0, 2] = scores[2, 0] = -torch.inf
     expected = (F.cross_entropy(scores, right) + F.cross_entropy(scores.T, right)) / 2
-    total, count = losses.partners(first, second, shared=shared, scale=5.0)
+    total, count = losses.in_batch_contrastive(first, second, shared=shared, scale=5.0)
     torch.testing.assert_close(total / count, expected)
 
 

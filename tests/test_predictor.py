@@ -1,4 +1,4 @@
-"""What a run is asked for in vain is refused, not passed over."""
+"""Options of a predictor that would have no effect are refused, not ignored."""
 
 import copy
 import math
@@ -234,7 +234,7 @@ def test_a_call_has_options_of_its_own(tiny_model: Path) -> None:
     assert len(predict("the sky", max_new_tokens=2).n_best) == 4  # as loaded: a beam of 4
     with pytest.raises(UserError, match=r"unknown option 'beem' \(did you mean 'beam'"):
         predict("the sky", beem=3)  # type: ignore[call-arg]
-    with pytest.raises(UserError, match="precision is decided when a run is loaded"):
+    with pytest.raises(UserError, match="precision is set when a run is loaded"):
         predict("the sky", precision="bf16")
 
 
@@ -277,7 +277,7 @@ def test_options_may_be_lists_and_numbers_of_numpy() -> None:
 
 
 class Frame:
-    """A table of pandas, as far as it is asked: it iterates over the names of its columns."""
+    """A stand-in for a pandas table: it iterates over the names of its columns."""
 
     columns = ("text",)
 
@@ -339,14 +339,14 @@ def test_texts_may_be_given_in_many_ways() -> None:
 
 def test_a_predictor_shows_what_it_does() -> None:
     shown = repr(heedful.load(GOLDEN))
-    assert shown.startswith("<Predictor 'classify': Sorts text into 3 labels")
+    assert shown.startswith("<Predictor 'classify': Gives each text one of 3 labels")
 
 
 @pytest.mark.parametrize(("option", "instead"), [("all_scores", "to_dict"), ("plain", "plain")])
 def test_what_a_command_prints_is_found_in_the_answer(option: str, instead: str) -> None:
     options: dict[str, Any] = {option: True}
     for call in (partial(heedful.load, GOLDEN), partial(heedful.load(GOLDEN), "bread")):
-        with pytest.raises(UserError, match=f"^{option} is the .*; an answer has it as {instead}"):
+        with pytest.raises(UserError, match=f"^{option} is only .*; call {instead}"):
             call(**options)
 
 

@@ -1,4 +1,4 @@
-"""What stands between texts that are joined."""
+"""The separators of joined texts."""
 
 import pytest
 

@@ -24,7 +24,7 @@ Downloads = list[tuple[str, str | None, list[str]]]
 
 @pytest.fixture
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloads:
-    """Give what is downloaded from now on: the name, the revision and the patterns."""
+    """Provide the later downloads: the name, the revision and the patterns of each."""
     calls: Downloads = []
 
     def download(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:

@@ -4,6 +4,8 @@ Each function is one tutorial's code. It runs with the reference and with heedfu
 folder, and returns what both must agree on.
 """
 
+import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +23,7 @@ TEXTS = ["the sky is blue, very blue", "green grass", "an apple was red!"]
 
 @pytest.fixture(scope="module")
 def folder(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a tokenizer and a model that has all weights, saved by heedful."""
+    """Provide a folder with a tokenizer and a model that has all weights, saved by heedful."""
     path = tmp_path_factory.mktemp("tutorials")
     heedful.BertTokenizer.from_pretrained(tiny_model, model_max_length=40).save_pretrained(path)
     torch.manual_seed(0)
@@ -80,7 +82,7 @@ def classify(library: ModuleType, folder: Path) -> Any:
 
 
 def word_vectors(library: ModuleType, folder: Path) -> Any:
-    """Add up the last hidden states of each token."""
+    """Sum the last hidden states of each token."""
     tokenizer = library.BertTokenizer.from_pretrained(folder)
     model = library.BertModel.from_pretrained(folder, output_hidden_states=True)
     model.eval()
@@ -94,7 +96,7 @@ def word_vectors(library: ModuleType, folder: Path) -> Any:
 
 
 def own_head(library: ModuleType, folder: Path) -> Any:
-    """Put a module of one's own on the pooled output."""
+    """Put a custom module on the pooled output."""
 
     class Classifier(nn.Module):
         def __init__(self) -> None:
@@ -163,7 +165,7 @@ def answers(library: ModuleType, folder: Path) -> Any:
 
 
 def words_of_tokens(library: ModuleType, folder: Path) -> Any:
-    """Give each word's label to its first token."""
+    """Assign each word's label to its first token."""
     tokenizer = library.BertTokenizerFast.from_pretrained(folder)
     words, tags = [["green", "grasses"], ["very", "blue", "sky"]], [[1, 2], [0, 0, 2]]
     inputs = tokenizer(words, truncation=True, is_split_into_words=True)
@@ -188,7 +190,56 @@ def attention(library: ModuleType, folder: Path) -> Any:
     return weights, rows, types, tokenizer.num_special_tokens_to_add(pair=True)
 
 
-TUTORIALS = [classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention]
+def new_tokens(library: ModuleType, folder: Path) -> Any:
+    """Let the vocabulary grow by words of a domain and by marks, and save it all."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    model = library.BertForMaskedLM.from_pretrained(folder).eval()
+    added = tokenizer.add_tokens(["bluegrass", "Very red"])
+    marks = {"additional_special_tokens": ["[E1]", "[/E1]"]}
+    added += tokenizer.add_special_tokens(marks)
+    model.resize_token_embeddings(len(tokenizer))
+    with torch.no_grad():
+        model.get_input_embeddings().weight[-added:] = torch.linspace(-1, 1, 16)
+        model.cls.predictions.bias[-added:] = 0.5
+    with tempfile.TemporaryDirectory() as saved:
+        tokenizer.save_pretrained(saved)
+        model.save_pretrained(saved)
+        again = library.BertTokenizerFast.from_pretrained(saved)
+        model = library.BertForMaskedLM.from_pretrained(saved).eval()
+    text = "[E1]Bluegrass[/E1] is very RED, bluegrasses"
+    batch = again(text, return_tensors="pt")
+    ids = batch["input_ids"][0].tolist()
+    return added, len(again), ids, tokenizer.encode(text), again.decode(ids), model(**batch).logits
+
+
+def words_and_settings(library: ModuleType, folder: Path) -> Any:
+    """Ask where words come from, and what a tokenizer and a model are."""
+    tokenizer = library.BertTokenizerFast.from_pretrained(folder)
+    inputs = tokenizer(["green grasses", "blue sky, a"], ["very red", "an apple"], padding=True)
+    words = [
+        [inputs.word_to_tokens(1, 0), inputs.word_to_tokens(0, 1), inputs.word_to_tokens(0, 9)],
+        [inputs.word_to_tokens(1, 1, sequence_index=1), inputs.word_to_tokens(0)],
+        [inputs.word_to_chars(1, 2), inputs.word_to_chars(0, 1, 1), inputs.word_to_chars(0)],
+        [inputs.token_to_word(1, 2), inputs.token_to_word(0), inputs.token_to_word(2)],
+        [inputs.char_to_word(1, 8), inputs.char_to_word(0, 5, 1), inputs.char_to_word(0, 5)],
+    ]
+    model = library.BertForMaskedLM.from_pretrained(folder)
+    model.tie_weights()
+    tied = model.get_output_embeddings()
+    weight = tied if isinstance(tied, torch.Tensor) else tied.weight
+    again = library.BertConfig.from_dict(json.loads(model.config.to_json_string()))
+    return [
+        *(words, tokenizer.special_tokens_map, {*tokenizer.all_special_ids}, tokenizer.is_fast),
+        *(tokenizer.model_input_names, model.config.model_type, again.hidden_size),
+        weight is model.get_input_embeddings().weight,
+        [model.num_parameters(), model.num_parameters(only_trainable=True)],
+    ]
+
+
+TUTORIALS = [
+    *(classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention),
+    *(new_tokens, words_and_settings),
+]
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS, ids=lambda tutorial: tutorial.__name__)

@@ -1,4 +1,4 @@
-"""Wrong input, from the command line: one clear line, exit code 2, nothing lost or half made."""
+"""Wrong input from the command line: one clear line, exit code 2, and no lost or partial file."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ def fails(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., str]:
-    """Give a function that runs a command line, checks how it fails, and returns its one line."""
+    """Provide a function that runs a failing command line, and checks and returns its one line."""
     monkeypatch.chdir(tmp_path)
 
     def check(*arguments: object) -> str:
@@ -43,7 +43,7 @@ def fails(
 
 @pytest.fixture
 def train(fails: Callable[..., str], tiny_model: Path) -> Callable[..., str]:
-    """Give a function that trains on a file's content, expecting it to fail before it starts."""
+    """Provide a function that trains on a file's content, expecting it to fail before it starts."""
 
     def check(content: str | bytes | None, *options: object, name: str = "data.csv") -> str:
         path = Path(name)
@@ -161,7 +161,7 @@ def test_config_files(train: Callable[..., str]) -> None:
 def finished(
     tiny_model: Path, colours: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> Path:
-    """Give a run folder trained for two steps."""
+    """Provide a run folder trained for two steps."""
     out = tmp_path / "finished"
     command = ["train", "classify", "--model", tiny_model, "--train", colours, "--out", out]
     assert run([str(part) for part in [*command, "--steps", "2"]]) == 0
@@ -348,7 +348,7 @@ sys.exit(run(sys.argv[2:]))
 
 
 def test_a_disk_that_fills_while_saving(tiny_model: Path, colours: Path, tmp_path: Path) -> None:
-    """A limit on the size of a file stands for the full disk: the same call fails, half-way."""
+    """A limit on the file size simulates a full disk: the same call fails half-way."""
     out = tmp_path / "run"
     command = ["train", "classify", "--model", tiny_model, "--train", colours, "--out", out]
     command += ["--steps", "6", "--batch-size", "8", "--checkpoint-every", "3"]

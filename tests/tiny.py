@@ -33,7 +33,7 @@ def byte_level_tokenizer() -> RobertaTokenizer:
 
 
 def recipe(task: str, train: Sequence[Path] = (), **settings: Any) -> Recipe:
-    """Return the settings of a training run, as the command would have them.
+    """Return the settings of a training run, as the command makes them.
 
     Args:
         task: its name.

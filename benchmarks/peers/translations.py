@@ -28,7 +28,7 @@ def generate(
     precision: str = "fp32",
     device: str = "cpu",
 ) -> Translate:
-    """Return what translates with ``generate`` of transformers.
+    """Return a function that translates with ``generate`` of transformers.
 
     Args:
         folder: in the layout of Marian.

@@ -1,4 +1,4 @@
-"""heedful: your own text into working BERT and Transformer models, on your own machine."""
+"""heedful: turn your own text into working BERT and Transformer models, on your own machine."""
 
 import sys
 from importlib import import_module
@@ -8,10 +8,11 @@ from heedful.models import PUBLIC
 
 __version__ = "0.1.0"
 
-# Public name -> module. Looked up at first use, so that importing heedful costs nothing and the
-# command line's help needs no torch.
+# Public name -> module. Modules are imported at first use, so that importing heedful is fast and
+# the command line's help needs no torch.
 _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
+    "AddedToken": "heedful.tokens",
     "AlbertTokenizer": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
     "BertTokenizerFast": "heedful.tokens",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.answers.labels import Prediction as Prediction
+    from heedful.tokens import AddedToken as AddedToken
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import BertTokenizerFast as BertTokenizerFast
@@ -106,11 +108,11 @@ if TYPE_CHECKING:
     )
 
 
-if not TYPE_CHECKING:  # else a type checker would take any name for one of heedful's
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
-            package = sys.modules[__name__]  # by which Python names the nearest right name
+            package = sys.modules[__name__]  # for Python's suggestion of the nearest name
             raise AttributeError(
                 f"module 'heedful' has no attribute {name!r}", name=name, obj=package
             )

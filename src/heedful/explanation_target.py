@@ -52,10 +52,10 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Patches:
-    """A picture as the model read it: each token but the first is a patch."""
+    """An image as the model read it: each token except the first is a patch."""
 
     png: str
-    """The picture, as base64."""
+    """The image as PNG, in base64."""
     rows: int
     """Rows of patches."""
     columns: int
@@ -70,8 +70,8 @@ class Side:
     texts: tuple[str, ...]
     """The source text of the tokens, or the two texts of a pair."""
     tokens: tuple[Token, ...]
-    picture: Patches | None = None
-    """The picture whose patches are the tokens; their text gives the position of each patch."""
+    patches: Patches | None = None
+    """The image whose patches are the tokens; their text gives the position of each patch."""
 
     def display_tokens(self) -> list[str]:
         """Return the display form of each token: its slice of the text, or the special token."""
@@ -118,7 +118,7 @@ class ExplanationTarget:
     """For an encoder-decoder: the decoder's input tokens and its output tokens, aligned: each input
     token is read when the output token of the same index is written."""
     mask_tokens: TokenMasker | None = None
-    """Hides tokens that cannot be removed, such as the patches of a picture."""
+    """Hides tokens that cannot be removed, such as the patches of an image."""
     notes: tuple[str, ...] = ()
     """What the explanation leaves out, in whole sentences."""
 

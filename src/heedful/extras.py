@@ -18,8 +18,8 @@ class Extra:
 EXTRAS = {
     "hub": Extra(needed_by="models by hub name", packages=("huggingface_hub",)),
     "hf": Extra(needed_by="folders of transformers", packages=("transformers",)),
-    "images": Extra(needed_by="pictures of users", packages=("pillow",)),
-    "plot": Extra(needed_by="pictures", packages=("matplotlib",)),
+    "images": Extra(needed_by="images", packages=("pillow",)),
+    "plot": Extra(needed_by="plots", packages=("matplotlib",)),
     "tensorboard": Extra(needed_by="curves in TensorBoard", packages=("tensorboard",)),
     "vocabulary": Extra(needed_by="new vocabularies", packages=("tokenizers",)),
     "marian": Extra(needed_by="folders of Marian", packages=("sentencepiece", "protobuf")),

@@ -6,13 +6,14 @@ Only JSON, text and safetensors are read, never a pickle.
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +31,9 @@ MANIFEST = "manifest.json"
 # First bytes of pickles of protocol 2 to 5, and of the zip files of pickles that `torch.save`
 # writes. Read as the length of a safetensors header, each of these exceeds the size of any file.
 _PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05", b"PK\x03\x04")
+
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+"""Matches the number of an operating system error in a message of safetensors."""
 
 
 def as_path(name: str, value: object) -> Path:
@@ -245,6 +249,8 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     try:
         save_file(plain, path, metadata={"format": "pt"})
     except SafetensorError as error:
+        if (number := _SYSTEM_ERROR.search(str(error))) is not None:
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
         raise OSError(f"{path}: could not be written: {error}") from None
     path.chmod(mode)  # the library makes its files readable only by the owner
 
@@ -271,7 +277,8 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    with with_file_name(path, partial):
+        partial.mkdir()
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
         with with_file_name(path, partial):
@@ -290,8 +297,15 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def symlink_target(path: Path) -> Path:
-    """Return the target of a symlink, so that writing to it keeps the link."""
-    return path.resolve() if path.is_symlink() else path
+    """Return the target of a symlink, so that writing to it keeps the link.
+
+    Raises:
+        UserError: the symlink leads back to itself.
+    """
+    try:
+        return path.resolve() if path.is_symlink() else path
+    except RuntimeError:
+        raise UserError(f"{path}: a link that leads back to itself") from None
 
 
 def check_new_file(path: Path, *, overwrite: bool = False) -> None:
@@ -344,7 +358,8 @@ def new_file(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         partial.replace(path)
         _sync(path.parent)
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # the file system may be read-only
+            partial.unlink(missing_ok=True)
 
 
 @contextmanager

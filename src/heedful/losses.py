@@ -145,7 +145,7 @@ def binary_cross_entropy(
     return total, _count(labels)
 
 
-def partners(
+def in_batch_contrastive(
     first: Tensor, second: Tensor, *, shared: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Contrastive loss with in-batch negatives (Henderson et al. 2017).

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import MAX_PADDING, Positions
-from heedful.batches.pictures import random_pictures
+from heedful.batches.images import random_images
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
 from heedful.compiled.int8_layers import calibration_rows
@@ -54,7 +54,7 @@ _DEFAULT = PredictSettings()
 
 
 PredictInput: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
-"""A text, or several that belong to one item; for a picture model, a file name or its bytes."""
+"""A text, or several that belong to one item; for an image model, a file name or its bytes."""
 
 
 class Predictor:
@@ -112,8 +112,8 @@ class Predictor:
 
     def __getstate__(self) -> dict[str, Any]:
         """Omit the compiled model: its weights are packed for this machine and cannot be stored."""
-        left_out = ("_compiled", "_compiled_of", "_structure")
-        return {name: value for name, value in vars(self).items() if name not in left_out}
+        omitted = ("_compiled", "_compiled_of", "_structure")
+        return {name: value for name, value in vars(self).items() if name not in omitted}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -224,7 +224,7 @@ class Predictor:
                 first += len(chunk)
 
     def records(self, texts: Iterable[Any]) -> list[Any]:
-        """Make records from texts or pictures.
+        """Make records from texts or images.
 
         Raises:
             UserError: an item has another type.
@@ -332,7 +332,7 @@ class Predictor:
 
     def _random_rows(self) -> list[Tensor]:
         if "see" in self.task.abilities:
-            return random_pictures(self.tokenizer)
+            return random_images(self.tokenizer)
         assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators have no int8 form
         return calibration_rows(
             self.tokenizer.layout.begin,
@@ -423,9 +423,7 @@ def with_options(settings: PredictSettings, options: PredictOptions) -> PredictS
     """
     for name in ("precision", "device"):
         if name in options:
-            raise UserError(
-                f"--{name} is decided when a run is loaded: heedful.load(run, {name}=...)"
-            )
+            raise UserError(f"--{name} is set when a run is loaded: heedful.load(run, {name}=...)")
     return replace(settings, **checked_options(options)) if options else settings
 
 

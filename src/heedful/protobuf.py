@@ -1,4 +1,4 @@
-"""Messages of protocol buffers: fields, each a number with a value, one after the other.
+"""Read Protocol Buffers messages: a sequence of fields, each with a number and a value.
 
 The format is that of https://protobuf.dev/programming-guides/encoding.
 """
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 _VARINT, _EIGHT_BYTES, _MESSAGE, _FOUR_BYTES = 0, 1, 2, 5
-"""How the value of a field is written."""
+"""Encoding of a field's value."""
 
 
 class DamageError(ValueError):
-    """A message does not hold what it should."""
+    """A message is damaged."""
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value, an integer or bytes, of each field of a message.
+    """Yield the number and the value of each field of a message; a value is an integer or bytes.
 
     Raises:
-        DamageError: it is none, or ends too soon.
+        DamageError: it is not a message, or is truncated.
     """
     at, end = 0, len(message)
     while at < end:
@@ -41,10 +41,10 @@ def fields_of(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Return the whole number that starts at a byte, 7 bits a byte, and where it ends.
+    """Decode the integer that starts at a byte (7 bits per byte); return it and its end.
 
     Raises:
-        DamageError: there is none.
+        DamageError: it is truncated or too large.
     """
     value = 0
     for shift in range(0, 64, 7):

@@ -23,7 +23,7 @@ def load_reader(folder: Path, *, outside: bool = False) -> Any:
         UserError: the folder has no tokenizer or image processor, or a file is damaged.
     """
     model_type, family = family_of(folder)
-    if family.reads == "pictures":
+    if family.reads == "images":
         return ViTImageProcessor.from_pretrained(folder, channels=read_config(folder).num_channels)
     reader = load_tokenizer(folder)
     if outside and model_type == "gpt2" and not isinstance(reader, TranslationTokenizer):

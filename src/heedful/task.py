@@ -18,7 +18,7 @@ from heedful.batches.stream import Chunks
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, with_article
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models import Head
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -43,7 +43,7 @@ AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
 """What a run supports: generating text, continuing its input, a forced prefix of the output, word
-alignments, embeddings, filling masks, picture input. Most runs support none or few of them."""
+alignments, embeddings, filling masks, image input. Most runs support none or few of them."""
 
 Forward = Callable[..., Any]
 """A model, or a function with the signature of its forward pass."""
@@ -417,8 +417,8 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         """
         raise UserError(f"--bleu-tokenize: {self.name} generates no texts that BLEU scores")
 
-    def judge(self) -> Judge[AnswerT, RecordT]:
-        """Return the judge that compares each answer with its ground truth."""
+    def item_scorer(self) -> ItemScorer[AnswerT, RecordT]:
+        """Return the scorer that compares each answer with its ground truth."""
         ...
 
     def model_card(self) -> str:

@@ -23,7 +23,7 @@ def check_bounds(
     items: int,
     max_padding: float = math.inf,
 ) -> None:
-    """Each batch keeps to its bounds, none could take the next item, and the longest come first."""
+    """No batch exceeds its bounds or has room for the next item, and the longest come first."""
     for number, rows in enumerate(batches):
         longest = max(lengths[row] for row in rows)
         padding = sum(longest - lengths[row] for row in rows)

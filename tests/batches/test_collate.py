@@ -94,7 +94,7 @@ def test_nothing_is_lost(items: list[tuple[list[int], int | None]]) -> None:
 
 
 def test_every_task_says_which_type_the_last_token_has() -> None:
-    """All but those whose texts have no such token: translations and pictures."""
+    """All except tasks whose items have no such token: translations and images."""
     calls = [
         (path.name, {keyword.arg for keyword in node.keywords})
         for path in (Path(heedful.__file__).parent / "tasks").rglob("*.py")

@@ -1,4 +1,4 @@
-"""Texts to examples: equal to the tokenizer's own call, and long ones fitted."""
+"""Examples made of texts equal the tokenizer's own output; long texts are fitted."""
 
 from pathlib import Path
 

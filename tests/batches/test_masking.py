@@ -34,7 +34,7 @@ def draws(rule: MaskRule, count: int, ids: NDArray[np.int32]) -> list[NDArray[np
 
 
 def within(count: int, trials: int, share: float) -> bool:
-    """Tell whether a count is within five standard deviations of what a binomial gives."""
+    """Return whether a count is within five standard deviations of the binomial mean."""
     return abs(count - trials * share) <= 5 * math.sqrt(trials * share * (1 - share))
 
 
@@ -160,7 +160,7 @@ def test_a_chinese_sentence_is_not_one_word_to_a_tokenizer_that_splits_at_spaces
 
 
 def runs_of(words: NDArray[np.bool_]) -> list[int]:
-    """Return how many words in a row were chosen, each time."""
+    """Return the length of each run of adjacent masked words."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], words, [False]]).astype(int)))
     return (edges[1::2] - edges[::2]).tolist()
 

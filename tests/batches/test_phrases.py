@@ -1,4 +1,4 @@
-"""Phrases are found in ids as a reader finds them in the text, and are hidden whole."""
+"""Phrases are located in token ids as a reader locates them in the text, and masked as a whole."""
 
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_phrases_are_hidden_whole_and_all_else_as_words() -> None:
 
 
 def test_time_grows_with_the_text_alone() -> None:
-    """Each token is looked at as often as the longest phrase is long, whatever there are."""
+    """The work per token depends on the longest phrase, not on the number of phrases."""
     looked_at = 0
 
     class Counted(np.ndarray):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""Real files, with what their publishers left in them, are read whole and batched well."""
+"""Real files, with their publishers' errors, are read completely and batched well."""
 
 from dataclasses import replace
 from pathlib import Path

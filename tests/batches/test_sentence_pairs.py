@@ -56,7 +56,7 @@ def many(documents: int = 20) -> list[list[int]]:
 
 
 def parts(example: Example) -> tuple[list[int], list[int]]:
-    """Check what stands around the two parts of a pair, and return them."""
+    """Check the special tokens around the two parts of a pair, and return the parts."""
     ids, split = example.ids.tolist(), example.split
     assert split is not None
     assert (ids[0], ids[split - 1], ids[-1]) == (CLS, SEP, SEP)

@@ -1,4 +1,4 @@
-"""A stream gives every example once an epoch, whoever reads it, and goes on where it stood."""
+"""A stream yields each example once an epoch, with any number of readers, and resumes exactly."""
 
 import threading
 from collections import Counter
@@ -20,7 +20,7 @@ TEXTS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1
 
 @dataclass
 class Text:
-    """Shards whose examples are their own numbers, which counts who reads them."""
+    """Shards whose examples are numbers; counts the reads."""
 
     sizes: list[list[int]]
     reads: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -82,7 +82,7 @@ def numbers_of(packed: Packed) -> list[tuple[int, int]]:
 def fillings(
     buffer: Buffer, stage: StreamPosition, epochs: int
 ) -> list[tuple[StreamPosition, list[tuple[int, int]]]]:
-    """Fill the buffer to the end of an epoch, and note each stage with what it gave."""
+    """Fill the buffer to the end of an epoch, and record each stage with its output."""
     filled = []
     while stage.epoch < epochs:
         before = stage

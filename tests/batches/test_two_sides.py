@@ -14,13 +14,13 @@ pairs_of = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=
 
 
 def padding_of(plan: list[Step], sizes: NDArray[np.int64]) -> float:
-    """Return the share of padding among the places of all micro-batches."""
+    """Return the share of padding among the positions of all micro-batches."""
     places = sum(len(batch) * int(sizes[batch].max(0).sum()) for step in plan for batch in step)
     return 1 - int(sizes.sum()) / places
 
 
 def like_real_ones(number: int) -> NDArray[np.int64]:
-    """Draw lengths such as those of image captions in German and English, which go together."""
+    """Draw correlated lengths like those of image captions in German and English."""
     draw = np.random.default_rng(3)
     first, second, shared = draw.normal(size=(3, number))
     logs = [2.7 + 0.3 * shared + 0.12 * own for own in (first, second)]

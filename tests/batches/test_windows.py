@@ -121,7 +121,7 @@ def test_windows_beside_a_text_that_leaves_little_room() -> None:
 
 @pytest.mark.parametrize(("beside", "windows"), [(32, 5000 // 16), (31, 1), (1, 1), (0, 1)])
 def test_windows_are_not_too_narrow(beside: int, windows: int) -> None:
-    """One text that all but fills the model would stand beside thousands of them."""
+    """One nearly full text would otherwise need thousands of windows."""
     first, second = ids_of(512 - beside), ids_of(5000, start=1000)
     for pair in ((first, second), (second, first)):
         fitted = fit_pair(*pair, limit=512, rule="window", stride=128)

@@ -227,7 +227,7 @@ def test_a_word_is_taken_from_where_it_has_most_context(
 
 
 def _context(row: np.ndarray, first: int, last: int) -> int:  # type: ignore[type-arg]
-    """Count tokens on the barer side of what a window has of a word, -1 where it has nothing."""
+    """Count the context tokens on the shorter side of a word in a window; -1 if it is not there."""
     start, end = int(row[1][1]), int(row[-2][1]) + 1
     if last <= start or first >= end:
         return -1
@@ -236,7 +236,7 @@ def _context(row: np.ndarray, first: int, last: int) -> int:  # type: ignore[typ
 
 @pytest.fixture(scope="module")
 def unigram(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    """Give a tokenizer of SentencePiece with a piece for each letter and mark."""
+    """Provide a tokenizer of SentencePiece with a piece for each letter and mark."""
     folder = tmp_path_factory.mktemp("unigram") / "model"
     write_folder("albert", folder)
     return load_encoder_tokenizer(folder)

@@ -1,4 +1,4 @@
-"""Processes that tokenize and read: none runs the user's program again, and none dies unnoticed."""
+"""Worker processes that tokenize and read do not rerun the user's program or die unnoticed."""
 
 import os
 import subprocess

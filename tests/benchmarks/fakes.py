@@ -1,4 +1,4 @@
-"""Rows whose arms do next to nothing."""
+"""Benchmark rows whose arms do almost nothing."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from benchmarks.trial import Trial
 
 
 def count_up(name: str, trial: Trial) -> list[int]:
-    """Note each lap in a file that all arms share."""
+    """Record each lap in a file that all arms share."""
     answers = []
     for part in trial.laps(trial.read("parts.json")):
         with (trial.folder / "order").open("a") as stream:

@@ -1,4 +1,4 @@
-"""The command: each row is there as soon as it is measured."""
+"""The command writes each row as soon as it is measured."""
 
 import sys
 from pathlib import Path
@@ -12,7 +12,7 @@ from heedful.commands import bench
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Measure the fake rows, with this interpreter as that of the peers."""
+    """Measure the fake rows, and use this interpreter for the peers, too."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/python").symlink_to(sys.executable)
     monkeypatch.setenv(measure.PEERS, str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a person with a GPU would run must run: here on the CPU, small."""
+"""The benchmarks for a GPU run; here on the CPU, with small models."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The n-grams of the benchmark of next words are the model that its paper describes."""
+"""The n-gram model of the next-word benchmark is the one that its paper describes."""
 
 from collections import Counter
 

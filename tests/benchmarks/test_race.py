@@ -1,4 +1,4 @@
-"""Arms run in processes of their own, in turn."""
+"""Arms take turns, each in its own process."""
 
 import sys
 from pathlib import Path

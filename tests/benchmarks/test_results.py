@@ -1,4 +1,4 @@
-"""Figures beside those of the best peer, and the files and the page that they go to."""
+"""Results beside those of the best peer, and the files and page that show them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The model of what a job costs adds up as its page says."""
+"""The cost model of a job adds up as its page says."""
 
 import pytest
 from benchmarks.scale import Job, estimate

@@ -1,4 +1,4 @@
-"""The weights of a run's end: of one step, the mean of several, or a moving average."""
+"""The final weights of a run: of one step, the mean of several, or a moving average."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def run(tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 class Run:
-    """A short run whose checkpoints all stay."""
+    """A short run that keeps all its checkpoints."""
 
     def __init__(self, model: Path, data: Path, out: Path) -> None:
         self.model, self.data, self.out = model, data, out
@@ -36,7 +36,7 @@ class Run:
     def train(
         self, *, dev: bool, average: int = 1, ema: float | None = None, steps: int = 10
     ) -> list[str]:
-        """Train, and return what was said."""
+        """Train, and return the messages."""
         recipe = Recipe(
             data=DataSettings(
                 train=[self.data], dev=[self.data] if dev else None, model=str(self.model)

@@ -1,4 +1,4 @@
-"""The model card shows what users call things, and obeys none of it."""
+"""The model card shows names that users chose, but never interprets them as markup."""
 
 from html import unescape
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What stays of ``metrics.jsonl`` when a run goes on."""
+"""The rows of ``metrics.jsonl`` that a resumed run keeps."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checkpoints that are deleted: one that is half there never stops a run."""
+"""Deleting checkpoints: a half-deleted checkpoint never stops a run."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def half_deleted(folder: Path) -> None:
-    """Delete as a process does that is killed meanwhile."""
+    """Delete partly, as a process that is killed meanwhile."""
     for name in ("manifest.json", steps.STATE):
         (folder / name).unlink()
     raise MemoryError

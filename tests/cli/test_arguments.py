@@ -16,7 +16,7 @@ Parse = Callable[..., Recipe]
 
 @pytest.fixture
 def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
-    """Give a function that says what ``heedful train classify`` would train on."""
+    """Provide a function that parses a command line of ``heedful train classify``."""
     recipes: list[Recipe] = []
     monkeypatch.setattr(training, "train_and_report", lambda name, recipe: recipes.append(recipe))
 
@@ -30,7 +30,7 @@ def parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
 
 @pytest.fixture
 def fails(parse: Parse, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Give a function that returns the line by which ``heedful train classify`` refuses options."""
+    """Provide a function that returns the error line of ``heedful train classify``."""
 
     def check(*options: object) -> str:
         words = ["train", "classify", "--out", "run", *map(str, options)]
@@ -70,9 +70,9 @@ def test_a_negative_name_in_a_config_is_the_negative(
         ("epochs = 1.5", "epochs 1.5: must be a whole number"),
         ('labels = ["red", "blue"]', "labels: expected one value, not a list: write 'red,blue', w"),
         ("epochs = [3]", "epochs: expected one value, not a list"),
-        ('dev = [["a.csv"]]', "dev: a list holds no lists or sections"),
-        ("[train]\nepochs = 3", "[train] is a section; write options as lines without any"),
-        ("[class-weights]\nred = 2", "[class-weights] is a section; write options as lines"),
+        ('dev = [["a.csv"]]', "dev: a list may not contain lists or sections"),
+        ("[train]\nepochs = 3", "[train] is a section; write the options without sections"),
+        ("[class-weights]\nred = 2", "[class-weights] is a section; write the options"),
     ],
 )
 def test_a_config_that_is_refused(
@@ -157,6 +157,15 @@ def test_whole_numbers_and_words_in_their_place(parse: Parse, fails: Callable[..
             "train classify: --train is missing; 'a.csv' belongs to no option",
         ),
         (["evaluate", "r", "a.csv"], "evaluate: --data is missing; 'a.csv' belongs to no option"),
+        (
+            ["predict", "r", "-5 C"],
+            "'-5 C' begins like an option; put -- before texts that begin with '-'",
+        ),
+        (
+            ["tokenize", "--- a"],
+            "'--- a' begins like an option; put -- before texts that begin with '-'",
+        ),
+        (["predict", "r", "--plane"], "Unknown option: --plane. Did you mean --plain?"),
     ],
 )
 def test_what_is_missing_is_named(

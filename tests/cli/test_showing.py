@@ -1,4 +1,4 @@
-"""What a terminal is shown of results, and what a file or a pipe gets."""
+"""How results look in a terminal, in a file and in a pipe."""
 
 import json
 import os
@@ -22,7 +22,7 @@ RED = "\x1b[31mred\x9b"
 
 @pytest.fixture
 def painted(tiny_model: Path, tmp_path: Path, capsys: Out) -> str:
-    """Give a run with a label that would paint a terminal red."""
+    """Provide a run with a label that contains the terminal code for red."""
     data = tmp_path / "data.jsonl"
     rows = [{"text": "the apple is red", "label": RED}, {"text": "the sky", "label": "blue"}]
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -114,3 +114,21 @@ def test_a_result_that_cannot_be_written_is_an_error(
         assert run(["doctor"]) == 2
         monkeypatch.undo()
     assert capsys.readouterr().err == "heedful: standard output: No space left on device\n"
+
+
+def test_a_result_for_a_closed_standard_output_is_an_error(
+    capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "examine", dict)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run(["doctor"]) == 2
+    said = "heedful: standard output is closed, so there is nowhere to write results\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_run_among_the_texts_to_tokenize_is_pointed_out(tiny_model: Path, capsys: Out) -> None:
+    assert run(["tokenize", str(tiny_model), "a text", "--model", str(tiny_model)]) == 0
+    shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 2
+    said = "is read as a text; for the tokenizer of that folder, give it as --model\n"
+    assert shown.err == f"{tiny_model} {said}"

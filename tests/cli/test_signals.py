@@ -1,4 +1,4 @@
-"""A command that is told to end leaves nothing half-written."""
+"""A command that a signal ends leaves no partial file."""
 
 import subprocess
 import sys

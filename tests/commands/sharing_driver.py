@@ -26,7 +26,7 @@ name = ""
 
 
 def dying(items: list[Any]) -> list[Any] | None:
-    """Share the rows of a shard, if that is to be."""
+    """Share the rows of a shard, or stop as `fates` says."""
     if name in fates:
         fates[name][0] += 1
         if fates[name][0] == 3:

@@ -29,7 +29,7 @@ def test_the_demo_runs_anywhere(
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(f"1. Training on {demo.TICKETS / 'train.csv'}, starting from")
     assert sum(line.endswith(tuple(demo.NEW_TICKETS)) for line in said) == 2
-    needed = "pictures need matplotlib: pip install 'heedful[plot]'"
+    needed = "plots need matplotlib: pip install 'heedful[plot]'"
     assert (f"4. No explanation of the first answer: {needed}" in said) == (not with_pictures)
     assert Path("runs/demo/attention.png").exists() == with_pictures
     assert said[-1].startswith("Next: heedful predict runs/demo ")

@@ -1,4 +1,4 @@
-"""``heedful evaluate`` where the scores cannot be kept: they are printed all the same."""
+"""``heedful evaluate`` prints the scores even if it cannot store them."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ def test_a_full_disk_does_not_hide_the_scores(
     assert run(["evaluate", str(folder), "--data", DATA]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["items"] == 48
-    said = f"the scores are not kept: {folder / 'metrics.json'}: No space left on device"
+    said = f"the scores were not saved: {folder / 'metrics.json'}: No space left on device"
     assert said in err.splitlines()
     assert not (folder / "metrics.json").exists()
 
@@ -36,4 +36,13 @@ def test_something_in_the_way_does_not_hide_the_scores(folder: Path) -> None:
     (folder / "metrics.json").mkdir()
     said: list[str] = []
     assert heedful.evaluate(folder, DATA, say=said.append)["items"] == 48
-    assert [line.partition(":")[0] for line in said] == ["the scores are not kept"]
+    assert [line.partition(":")[0] for line in said] == ["the scores were not saved"]
+
+
+def test_several_labels_are_separated_as_in_training(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(LATEST / "many", tmp_path / "run"))
+    data = LATEST / "data/many.csv"
+    scores = heedful.evaluate(folder, data)
+    assert scores["micro_f1"] == heedful.evaluate(folder, data, label_separator=";")["micro_f1"]
+    (tmp_path / "a.csv").write_text("text,label\nthe red horse,animal|food\n", "utf-8")
+    assert heedful.evaluate(folder, tmp_path / "a.csv", label_separator="|")["items"] == 1

@@ -1,4 +1,4 @@
-"""No command writes over what it reads."""
+"""No command overwrites its input."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``heedful predict --out``: answers in shards that outlast a stop, and what goes on with them."""
+"""``heedful predict --out``: answers in shards that survive a stop, and how they are resumed."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""``heedful evaluate --predictions``: each answer beside its truth, for every task."""
+"""``heedful evaluate --predictions``: each answer beside the true one, for every task."""
 
 import csv
 import json

@@ -20,7 +20,7 @@ FOLDER = "heedful_tiny_model/model"
 
 @pytest.fixture(autouse=True)
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the folder in which pip looks for packages; it installs them into a folder beside it."""
+    """Provide the folder where pip looks for packages; it installs them into a folder beside it."""
     shelf, target = tmp_path / "shelf", tmp_path / "installed"
     shelf.mkdir()
     target.mkdir()
@@ -45,7 +45,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def put(shelf: Path, vocabulary: bytes, version: str = "0.1.0") -> None:
-    """Put a wheel on the shelf, which asks for a package that is nowhere."""
+    """Put a wheel on the shelf that depends on a package that does not exist."""
     stem = f"heedful_tiny_model-{version}"
     about = f"{stem}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: heedful-tiny-model\nVersion: {version}\n"

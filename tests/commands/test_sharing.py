@@ -1,4 +1,4 @@
-"""``torchrun ... heedful predict`` and ``evaluate``: several processes answer what one does."""
+"""``torchrun ... heedful predict`` and ``evaluate``: several processes answer as one does."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def scored(to: str, *options: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What two processes answer, and what three do."""
+    """Answers of two processes, and of three."""
     folder: Path = tmp_path_factory.mktemp("sharing") / "work"
     shutil.copytree(LATEST, folder)
     write_data(folder)
@@ -180,7 +180,7 @@ def in_work(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(size: int, name: str) -> tuple[list[str], list[str], list[int]]:
-    """Return what each process printed and said, and how the command ended in it."""
+    """Return each process's output, messages and exit code."""
     logs = [Path(f"said/{size}/{name}-{rank}") for rank in range(size)]
     out, err = ([log.with_suffix(end).read_text() for log in logs] for end in (".out", ".err"))
     return out, err, [int(log.with_suffix(".code").read_text()) for log in logs]
@@ -191,7 +191,7 @@ def rows_of(text: str) -> list[Any]:
 
 
 def assert_same(one: Any, other: Any, where: str) -> None:
-    """Check that two values of JSON differ at most in their numbers, and hardly there."""
+    """Check that two JSON values are equal, numbers up to a tolerance."""
     assert type(one) is type(other), where
     if isinstance(one, float):
         assert abs(one - other) <= TOLERANCE * max(1.0, abs(other)), where

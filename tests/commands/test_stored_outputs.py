@@ -1,4 +1,4 @@
-"""``heedful evaluate --predictions --resume``: a stop loses nothing but the shard it falls in."""
+"""``heedful evaluate --predictions --resume``: a stop loses only the current shard."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ def words(name: str, path: Path, *options: str) -> list[str]:
 
 
 def stop_in_third(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
-    """Evaluate until a third shard would be kept."""
+    """Evaluate until a third shard would be stored."""
     add, calls = StoredOutputs.put, [0]
 
     def stopping(*arguments: object) -> None:
@@ -108,7 +108,7 @@ def test_a_stop_before_the_scores_are_told_loses_nothing(
 
 
 def killed(*_: object) -> None:
-    """Stand for a process that is killed."""
+    """Simulate a process that is killed."""
     raise MemoryError
 
 
@@ -121,7 +121,7 @@ def test_a_file_that_holds_something_else_is_not_replaced(
     path.write_text("mine")
     capsys.readouterr()
     assert run([*asked, "--resume"]) == 2
-    assert "answers.csv: the file that is there holds other answers; move it" in (
+    assert "answers.csv: the existing file holds other answers; move it" in (
         capsys.readouterr().err
     )
     assert path.read_text() == "mine"

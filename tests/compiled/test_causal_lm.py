@@ -1,4 +1,4 @@
-"""A compiled decoder writes what the readable form writes, for prompts of any lengths together."""
+"""A compiled decoder generates the same texts as the plain form, for prompts of mixed lengths."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def _prompts() -> tuple[Tensor, Tensor]:
 
 
 def assert_same_texts(fast: list[list[Hypothesis]], plain: list[list[Hypothesis]]) -> None:
-    """Check texts that rounding did not decide."""
+    """Check texts, except where rounding could have decided."""
     pairs = [
         (mine, its)
         for mine, its in zip(fast, plain, strict=True)

@@ -1,4 +1,4 @@
-"""A compiled decoder takes the steps of a search as the readable form does."""
+"""A compiled decoder takes the same search steps as the plain form."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -160,7 +160,7 @@ def test_neighbours_change_nothing(beams: int) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("changed", [{}, PRUNED | {"normalize_before": True}], ids=["", "pruned"])
 def test_any_course_of_a_search(changed: dict[str, Any], dtype: torch.dtype) -> None:
-    """Hypotheses go on at random, several times or not at all, and items are left."""
+    """Hypotheses continue at random, several times or not at all, and items finish."""
     model = _model(**changed).to(dtype)
     compiled: Any = compile_model(model).model
     ids, attention_mask = _batch(model)

@@ -1,4 +1,4 @@
-"""A compiled encoder computes what the readable form does, for every head."""
+"""A compiled encoder computes the same as the plain form, for every head."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -65,7 +65,7 @@ def _inputs(model: Model, lengths: list[int]) -> dict[str, torch.Tensor]:
 
 
 def _numbers(output: Any) -> torch.Tensor:
-    """Return what a model computed first that is not a cache."""
+    """Return the first output of a model that is not a cache."""
     return next(value for value in output.to_tuple() if isinstance(value, torch.Tensor)).float()
 
 
@@ -92,7 +92,7 @@ def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", sorted({family for family, _ in HEADS}))
 def test_hidden_tokens_between_others(family: str, dtype: torch.dtype) -> None:
-    """Where distances count, what is hidden must not bring the others closer."""
+    """With relative positions, masked tokens must not change the distances of the others."""
     model = _model(family, "token").to(dtype)
     inputs = _inputs(model, [9, 6])
     inputs["attention_mask"][:, 2:5] = False
@@ -208,7 +208,7 @@ def test_without_the_kernel_the_plain_model_answers(monkeypatch: pytest.MonkeyPa
 
 
 def _rows_are_independent(dtype: torch.dtype) -> bool:
-    """Tell whether this machine's kernel gives a row the same alone and among others."""
+    """Return whether this machine's kernel computes a row the same alone and in a batch."""
     hidden, weight = (torch.randn(*shape).to(dtype) for shape in ((300, 40), (24, 40)))
     packed = PackedLinear(weight)
     together = packed(hidden)

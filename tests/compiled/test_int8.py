@@ -1,4 +1,4 @@
-"""Answers in int8 are near those in float32, or are refused."""
+"""Answers in int8 are close to those in float32, or int8 is refused."""
 
 import json
 from pathlib import Path

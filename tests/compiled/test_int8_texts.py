@@ -1,4 +1,4 @@
-"""Texts are written in int8, too: the scores of what comes next are near those in float32."""
+"""Generation in int8: the scores of the next token are close to those in float32."""
 
 from pathlib import Path
 from shutil import copytree
@@ -36,7 +36,7 @@ def _compiled(model: Model) -> tuple[Any, Any]:
 
 
 def _scores(steps: Any, state: Any, tokens: Tensor) -> Tensor:
-    """Return what follows each of some tokens. Shape (B, steps, V)."""
+    """Return the logits after each of some tokens. Shape (B, steps, V)."""
     scores = []
     for column in tokens.T:
         step, state = steps.step(column, state)
@@ -85,14 +85,14 @@ def test_a_writer(family: str) -> None:
 
 @pytest.mark.parametrize("search", [{}, {"num_beams": 3}, {"do_sample": True, "top_k": 5}])
 def test_a_text_is_the_one_without_neighbours(search: dict[str, Any]) -> None:
-    """No product looks at other rows, so only the rounding of attention could change a text."""
+    """No product depends on other rows, so only the rounding of attention could change a text."""
     _, model = _compiled(_writer("gpt2"))
     ids, mask = _prompts()
     options = Search(eos_token_id=3, max_new_tokens=STEPS, seed=3, **search)
     together = model.generate(ids, mask, search=options)
     for row, texts in enumerate(together):
         length = int(mask[row].sum())
-        (alone,) = model.generate(ids[row : row + 1, :length], search=options, numbers=[row])
+        (alone,) = model.generate(ids[row : row + 1, :length], search=options, item_seeds=[row])
         margin = min(text.margin for text in texts)
         assert margin < 0.05 or [text.tokens for text in texts] == [text.tokens for text in alone]
 

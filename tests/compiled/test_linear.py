@@ -1,4 +1,4 @@
-"""A packed linear layer computes what the plain one does."""
+"""A packed linear layer computes the same as the plain one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The margin of a search: noise that adds up to less of it changes nothing."""
+"""The margin of a search: noise whose sum is below the margin changes nothing."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The search that stays on a device finds what the search with the host's bookkeeping finds."""
+"""The search on the device finds what the search with bookkeeping on the host finds."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ END, VOCAB = 0, 6
 
 @cache
 def scores_after(before: Text) -> Tensor:
-    """Give logits: anything, but always the same after the same text; later ones end soon."""
+    """Return random logits, always the same after the same text; long texts end soon."""
     logits = 2 * np.random.default_rng(before).normal(size=VOCAB)
     logits[END] += len(before) / 4
     return torch.from_numpy(logits)
@@ -88,7 +88,7 @@ def both(
     prefixes: list[list[int]] | None = None,
     **options: Any,
 ) -> tuple[list[list[Hypothesis]], list[list[Hypothesis]], Language]:
-    """Return what is found on a device and by the host, and what found the first."""
+    """Return the results of the device and of the host, and the device's search."""
     wanted = Search(**{"eos_token_id": END, "max_new_tokens": 4, **options})
     prompts = prompts or [()] * len(starts)
     first = torch.tensor(starts)
@@ -204,7 +204,7 @@ def test_a_vocabulary_smaller_than_the_beam() -> None:
 
 @contextmanager
 def damaged_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let one score of one item be no number."""
+    """Make one score of one item NaN."""
     scored = Language.step
 
     def step(self: Language, newest: StepInput) -> tuple[Tensor, Tensor | None]:

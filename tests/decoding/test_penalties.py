@@ -1,4 +1,4 @@
-"""Beams under every combination of penalties, beside an enumeration of all texts."""
+"""Beam search under every combination of penalties, against an enumeration of all texts."""
 
 import itertools
 import math
@@ -23,20 +23,20 @@ Text = tuple[int, ...]
 
 @cache
 def scores_after(before: Text) -> Tensor:
-    """Give logits: anything, but always the same after the same text."""
+    """Return random logits, always the same after the same text."""
     return torch.from_numpy(2 * np.random.default_rng(before).normal(size=VOCAB))
 
 
 @cache
 def attention_after(before: Text) -> Tensor:
-    """Give the attention with which the next token is chosen."""
+    """Return the attention with which the next token is chosen."""
     values = torch.from_numpy(3 * np.random.default_rng((*before, 99)).normal(size=SOURCE))
     return values.softmax(0)
 
 
 @dataclass(frozen=True)
 class Texts:
-    """The tokens of each hypothesis, and how much each source token was attended to."""
+    """The tokens of each hypothesis, and its summed attention to each source token."""
 
     rows: tuple[Text, ...]
     coverage: Tensor
@@ -65,7 +65,7 @@ def _repeats(tokens: Text, size: int) -> bool:
 
 
 def every_text(start: int, prefix: Text, options: dict[str, Any]) -> Iterator[Hypothesis]:
-    """Enumerate the texts that the rules allow, with the scores that the formulas give."""
+    """Enumerate the texts that the rules allow, with their scores by the formulas."""
     for length in range(LONGEST + 1):
         for tokens in itertools.product(range(1, VOCAB), repeat=length):
             ended = length < LONGEST

@@ -27,7 +27,7 @@ class Prefixes:
 
 
 def scores_after(prefix: tuple[int, ...]) -> Tensor:
-    """Give a language's log-probabilities: anything, but always the same after the same prefix."""
+    """Return random log-probabilities, always the same after the same prefix."""
     values = torch.from_numpy(np.random.default_rng(prefix).normal(size=VOCAB))
     return (1.5 * values).log_softmax(0)
 
@@ -45,11 +45,11 @@ class Language:
 
 
 def run(
-    starts: list[int], step: Any = None, numbers: list[int] | None = None, **options: Any
+    starts: list[int], step: Any = None, item_seeds: list[int] | None = None, **options: Any
 ) -> list[list[Hypothesis]]:
     settings = Search(**{"eos_token_id": END, "max_new_tokens": LONGEST, **options})
     state = Prefixes(((),) * len(starts))
-    return search(step or Language(), state, torch.tensor(starts), settings, numbers)
+    return search(step or Language(), state, torch.tensor(starts), settings, item_seeds)
 
 
 def every_hypothesis(start: int, penalty: float, shortest: int = 0) -> Iterator[Hypothesis]:
@@ -107,7 +107,7 @@ def test_a_beam_of_one_is_greedy(start: int) -> None:
 
 
 def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int) -> list[Any]:
-    """Search as the words say it: every continuation of every hypothesis, ranked at each length."""
+    """Search by definition: every continuation of every hypothesis, ranked at each length."""
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, (start,))]
     ended: list[tuple[float, tuple[int, ...]]] = []
     for length in range(1, longest + 1):
@@ -169,10 +169,10 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", OPTIONS)
 def test_neighbours_change_nothing(options: dict[str, Any]) -> None:
     starts = list(range(5, 15))
-    alone = [run([start], numbers=[start], **options)[0] for start in starts]
-    assert_same_texts(run(starts, numbers=starts, **options), alone)
+    alone = [run([start], item_seeds=[start], **options)[0] for start in starts]
+    assert_same_texts(run(starts, item_seeds=starts, **options), alone)
     turned = starts[::-1]
-    assert_same_texts(run(turned, numbers=turned, **options), alone[::-1])
+    assert_same_texts(run(turned, item_seeds=turned, **options), alone[::-1])
     assert len({str(texts) for texts in tokens_of(alone)}) > 5
 
 
@@ -222,7 +222,7 @@ def test_the_seed_and_the_number_decide_the_draws() -> None:
     assert_same_texts(run([5, 5], **options), once)
     first, second = tokens_of(once)
     assert first != second
-    assert_same_texts(run([5], numbers=[1], **options), once[1:])
+    assert_same_texts(run([5], item_seeds=[1], **options), once[1:])
     assert tokens_of(run([5, 5], seed=1, **options)) != [first, second]
 
 

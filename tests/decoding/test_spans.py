@@ -1,4 +1,4 @@
-"""The best spans are those that trying all of them finds, each seen in one window."""
+"""The best spans equal those of an exhaustive search, each counted in one window."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from heedful.decoding.spans import ScoredWindow, Span, best_spans, most_context
 
 
 def window(first: int, start: list[float], end: list[float]) -> ScoredWindow:
-    """Give a window whose tokens are two characters wide, with one between them."""
+    """Return a window whose tokens are two characters wide, with one between them."""
     places = np.arange(first, first + len(start), dtype=np.int32)
     return ScoredWindow(
         first=first,

@@ -1,4 +1,4 @@
-"""Explanations that no model was asked for, with the shapes that models give."""
+"""Handmade explanations with the shapes that models produce."""
 
 import re
 
@@ -18,7 +18,7 @@ SENTENCE = "My card was charged twice for the same flight, and nobody answers th
 
 
 def side(*texts: str, name: str = "text", special: bool = True) -> Side:
-    """Return words and marks as tokens, long words as two, with BERT's special tokens around."""
+    """Return words and punctuation as tokens, long words as two, between BERT's special tokens."""
     tokens = [_special("[CLS]")] if special else []
     for number, text in enumerate(texts):
         for word, match in enumerate(re.finditer(r"\w+|[^\w\s]", text)):
@@ -40,7 +40,7 @@ def _special(piece: str) -> Token:
 
 
 def weights(layers: int, heads: int, rows: int, columns: int, seed: int = 0) -> NDArray[np.float32]:
-    """Return weights that look near the diagonal, at the first token, or all over."""
+    """Return weights near the diagonal, on the first token, or everywhere."""
     rng = np.random.default_rng(seed)
     away = np.arange(rows)[:, None] * columns / rows - np.arange(columns)
     logits = rng.normal(size=(layers, heads, rows, columns))

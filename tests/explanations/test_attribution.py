@@ -1,4 +1,4 @@
-"""Attributions against computations that go other ways: by hand, in double precision."""
+"""Attributions against independent computations: by hand, and in double precision."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def subject_for(
 
 
 def logit_of_vectors(subject: Subject) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return a classifier's word vectors, and what computes its logit from any, (K, T, D)."""
+    """Return a classifier's embeddings, and a function from embeddings (K, T, D) to its logit."""
     ids = torch.from_numpy(subject.target.examples[0].ids).long()
     vectors = subject.model.get_input_embeddings().weight.detach()[ids]  # (T, D)
     return vectors, lambda rows: subject.model(inputs_embeds=rows).logits[
@@ -64,7 +64,7 @@ def test_gradient_x_input_is_a_finite_difference() -> None:
 def test_vectors_that_are_normalised_at_once_have_no_length(
     family: str, counts: bool, tmp_path: Path
 ) -> None:
-    """Nothing is added to the words' vectors of these DeBERTas before the first norm."""
+    """These DeBERTas add nothing to the word embeddings before the first norm."""
     write_folder(family, tmp_path / "model", head="sequence")
     predictor = Predictor.load(tmp_path / "model", FINE)
     (record,) = predictor.task.from_texts([TEXT])
@@ -265,7 +265,7 @@ def test_tokens_of_a_window_are_slices_of_the_text() -> None:
 
 
 def test_a_model_of_another_family() -> None:
-    """The one way to gradients fits RoBERTa, whose tokens and positions are others."""
+    """Gradients also work for RoBERTa, which has other tokens and positions."""
     from heedful.batches import Example
     from heedful.explanation_target import ExplanationTarget, side_of
     from heedful.tasks.classify import Classify

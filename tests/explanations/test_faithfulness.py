@@ -1,4 +1,4 @@
-"""Faithfulness and the importance of heads, against what is computed by hand."""
+"""Faithfulness and the importance of heads, against values computed by hand."""
 
 import copy
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every kind of run is explained by each method that makes sense for it, and refuses others."""
+"""Every kind of run is explained by each method that applies, and refuses the others."""
 
 from pathlib import Path
 

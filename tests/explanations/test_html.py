@@ -1,4 +1,4 @@
-"""The file loads nothing, shows any text as it is, and stays small."""
+"""The file loads nothing, shows any text unchanged, and stays small."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Answers about pictures come from their patches, shown over the picture."""
+"""Explanations of images: scores of patches, shown over the image."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.exact import assert_same_bits
 
 import heedful
 from heedful import ViTImageProcessor
-from heedful.batches.pictures import picture_example
+from heedful.batches.images import image_example
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.html import render
 from heedful.explanations.methods import METHODS
@@ -120,7 +120,7 @@ def test_patches_are_as_square_as_can_be(
 def test_covered_patches_show_nothing() -> None:
     reader = ViTImageProcessor(size=(4, 6), image_mean=(0.2, 0.4, 0.6))
     pixels = np.full((3, 4, 6), 9, np.uint8)
-    example = picture_example(pixels, 7, ())
+    example = image_example(pixels, 7, ())
     gone = np.array([True, False, True, False, False, False, False])
     painted = covered(example, gone, reader=reader, grid=(2, 3)).pixels
     assert painted is not None
@@ -150,7 +150,7 @@ def test_a_picture_file_shows_patches_over_the_picture(
 
 def patched(explanation: Explanation, rows: int, columns: int) -> Explanation:
     (side,) = explanation.sides
-    assert side.picture is not None
+    assert side.patches is not None
     count = rows * columns
     size = count + 1
     tokens = (side.tokens[0], *[side.tokens[1]] * count)
@@ -160,7 +160,7 @@ def patched(explanation: Explanation, rows: int, columns: int) -> Explanation:
             replace(
                 side,
                 tokens=tokens,
-                picture=replace(side.picture, rows=rows, columns=columns),
+                patches=replace(side.patches, rows=rows, columns=columns),
             ),
         ),
         attention=tuple(

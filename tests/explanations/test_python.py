@@ -54,7 +54,7 @@ def test_mistakes_name_arguments() -> None:
         heedful.explain(GOLDEN / "classify", "a cat", method="leave-1-out")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="did you mean 'method'"):
         heedful.explain(GOLDEN / "classify", "a cat", methods="flow")  # type: ignore[call-arg]
-    with pytest.raises(UserError, match="precision is decided when a run is loaded"):
+    with pytest.raises(UserError, match="precision is set when a run is loaded"):
         heedful.explain(heedful.load(GOLDEN / "classify"), "a cat", precision="fp32")
 
 

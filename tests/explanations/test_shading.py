@@ -30,7 +30,7 @@ def test_a_token_without_characters_is_shown_by_its_piece() -> None:
 
 
 def test_characters_of_several_tokens_are_shown_once() -> None:
-    """As of a token for the space before a text, and of tokens for the bytes of a character."""
+    """For example, the token for the space before a text, and tokens for a character's bytes."""
     spans = [(0, 1), (0, 2), (3, 4), (3, 4), (3, 4), (4, 6), (5, 7)]
     tokens = tuple(
         Token(piece="?", text=0, start=start, end=end, word=0 if end < 3 else 1)

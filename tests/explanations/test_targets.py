@@ -1,4 +1,4 @@
-"""What can be asked about, for each task."""
+"""The explanation targets of each task."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def subject(run: str, text: Any, target: str | None) -> Subject:
         ("pretrain", MASKS, "2=white", "'white' for mask 2"),
         ("masked", MASKS, "2=", "for mask 2"),
         ("pretrain", ("the cat is red.", "it is very red."), None, "the second text"),
-        ("writer", "the dog likes", None, "the text that was written"),
+        ("writer", "the dog likes", None, "the generated text"),
         ("replies", "cat, red", "sleeps", "the word 'sleeps'"),
         ("translate", GERMAN, None, "the translation"),
         ("translate", GERMAN, "horse", "the word 'horse'"),
@@ -114,7 +114,7 @@ def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
 
 
 def test_a_word_is_as_likely_as_the_model_says() -> None:
-    """Words that were written make up the whole, each after those before it."""
+    """The text is at most as probable as any of its words."""
     whole = subject("translate", GERMAN, None)
     assert whole.target.decoder_tokens is not None
     text = whole.target.decoder_tokens[1].texts[0]
@@ -145,7 +145,7 @@ def test_an_answer_is_read_off_the_class_token_where_that_is_the_last(
 
 
 def test_what_a_gpt2_wrote_is_named_by_its_words(tmp_path: Path) -> None:
-    """Nearly all that it writes begins with a space."""
+    """Nearly all its tokens begin with a space."""
     write_folder("gpt2", tmp_path / "model")
     predictor = Predictor.load(tmp_path / "model", PredictSettings(precision="fp32"))
     records = predictor.task.from_texts(["a cat"])

@@ -1,4 +1,4 @@
-"""The views in a real browser: they draw, and are used by pointer, keyboard and screen reader."""
+"""The views in a real browser: they draw, and work with pointer, keyboard and screen reader."""
 
 from dataclasses import replace
 
@@ -131,7 +131,7 @@ def test_tokens_are_chosen_by_keyboard_and_read_out(chromium: Browser) -> None:
     explanation = classified()
     opened(chromium, explanation, "heads")
     assert texts(chromium, "#numbers-caption") == [
-        "Where each token looks most: layer 4, mean of 6 heads"
+        "What each token attends to most: layer 4, mean of 6 heads"
     ]
     chromium.driver.execute_script("document.querySelector('.rows [tabindex=\"0\"]').focus()")
     press(chromium, Keys.ARROW_DOWN, Keys.ARROW_DOWN)
@@ -226,7 +226,9 @@ def test_a_thumbnail_is_enlarged(chromium: Browser) -> None:
     chromium.driver.execute_script("document.querySelector('.thumbnail[tabindex=\"0\"]').focus()")
     press(chromium, Keys.ARROW_UP, Keys.ARROW_RIGHT, Keys.ENTER)
     assert find(chromium, "#tab-heads").get_attribute("aria-selected") == "true"
-    assert texts(chromium, "#numbers-caption") == ["Where each token looks most: layer 3, head 2"]
+    assert texts(chromium, "#numbers-caption") == [
+        "What each token attends to most: layer 3, head 2"
+    ]
 
 
 def test_the_text_is_shaded_by_one_token(chromium: Browser) -> None:

@@ -1,4 +1,4 @@
-"""Weights are read back as closely as it says, and what does not fit is left out in order."""
+"""Weights are stored to the documented precision; what exceeds the size is left out in order."""
 
 import base64
 import zlib
@@ -19,7 +19,7 @@ def unpacked(packed: Packed, name: str) -> np.ndarray:
 
 
 def size(packed: Packed, *names: str) -> int:
-    """Return how many characters some heads of the first map take."""
+    """Return the number of characters of some heads of the first map."""
     return sum(len(packed.codes[0][name]) + len(f'"{name}":"",') for name in names)
 
 

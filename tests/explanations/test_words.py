@@ -1,4 +1,4 @@
-"""Explanations by words: what tokens have is added up, and rows of attention stay whole."""
+"""Explanations by words: scores of tokens are summed, and rows of attention still sum to 1."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How runs are asked: by the command line, ``heedful.load`` and the public classes alone.
+"""Ask runs for answers through the command line, ``heedful.load`` and the public classes alone.
 
 Nothing here knows what is inside the package, so it can ask the runs of any version.
 """
@@ -30,7 +30,7 @@ def command(words: list[str]) -> str:
 
 
 def evaluate(words: list[str]) -> dict[str, Any]:
-    """Return the metrics that a command line writes: beside the run, or where it is none prints."""
+    """Return the metrics that a command line writes beside the run, or else prints."""
     printed = command(words)
     path = Path(words[1], "metrics.json")
     metrics = json.loads(path.read_text("utf-8") if path.is_file() else printed)
@@ -38,7 +38,7 @@ def evaluate(words: list[str]) -> dict[str, Any]:
 
 
 def ask(name: str, asked: str | list[str], attribute: str) -> Any:
-    """Return what a loaded run answers, as JSON has it."""
+    """Return a loaded run's answers as JSON values."""
     answer = heedful.load(name)(asked if isinstance(asked, str) else tuple(asked))
     kept = getattr(answer, attribute)
     if attribute == "entities":
@@ -47,7 +47,7 @@ def ask(name: str, asked: str | list[str], attribute: str) -> Any:
 
 
 def outputs_of(kind: str, folder: str) -> dict[str, Any]:
-    """Return some numbers of what a model computes for two rows, the second of them padded."""
+    """Return some outputs of a model for two rows, the second of them padded."""
     model = getattr(heedful, kind).from_pretrained(folder).eval()
     ids = torch.tensor([[2, 10, 11, 3, 12, 3], [2, 20, 21, 3, 0, 0]])
     types = torch.tensor([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]])

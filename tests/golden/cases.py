@@ -1,4 +1,4 @@
-"""What the golden runs learn, and what they are asked."""
+"""What the golden runs learn, and the inputs that they answer."""
 
 RATES = ("--learning-rate", "5e-3", "--head-learning-rate", "1e-2")
 BODY = ("--model", "body", *RATES, "--batch-size", "8")

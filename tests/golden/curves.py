@@ -1,4 +1,4 @@
-"""Tell whether two versions of the sources compute the same, bit by bit, while they train.
+"""Check whether two versions of the sources train identically, bit by bit.
 
     python -m tests.golden.curves OLD NEW [--only NAME] [--dropout 0] [--float64]
 
@@ -46,7 +46,7 @@ for name, words in json.loads(sys.argv[1]).items():
 
 
 def main() -> int:
-    """Train with both sources, compare, and return the exit code: 0 where all are the same."""
+    """Train with both sources, compare, and return the exit code: 0 if all are equal."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("old", help="a commit, or a folder that holds src")
     parser.add_argument("new", help="the same")
@@ -85,7 +85,7 @@ def main() -> int:
 
 
 def sources(named: str, folder: Path) -> Path:
-    """Return the folder of a side's sources: the named one, or what a commit holds."""
+    """Return the folder of a side's sources: the named one, or that of a commit."""
     folder.mkdir()
     if Path(named, "src").is_dir():
         return Path(named, "src").resolve()
@@ -117,7 +117,7 @@ def start(
 
 
 def failures(log: Path) -> list[str]:
-    """Return what went wrong, with the name of the training that it stopped."""
+    """Return the errors, with the names of the trainings that failed."""
     name, wrong = "", []
     for line in log.read_text("utf-8", errors="replace").splitlines():
         if line.startswith("== "):
@@ -128,7 +128,7 @@ def failures(log: Path) -> list[str]:
 
 
 def read(run: Path) -> dict[str, Any] | None:
-    """Return the rows and the final weights of a run; None where it has not finished."""
+    """Return the rows and the final weights of a run; None if it has not finished."""
     if not (run / "manifest.json").is_file():
         return None
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
@@ -140,7 +140,7 @@ def read(run: Path) -> dict[str, Any] | None:
 
 
 def compare(old: dict[str, Any] | None, new: dict[str, Any] | None, *, tolerance: float) -> str:
-    """Say how two runs differ, starting with "same" where they do not."""
+    """Describe how two runs differ; starts with "same" if they do not."""
     if old is None or new is None:
         return "DIFFERS: " + " and ".join(
             f"{side} has not finished" for side, run in (("old", old), ("new", new)) if run is None
@@ -168,7 +168,7 @@ def compare(old: dict[str, Any] | None, new: dict[str, Any] | None, *, tolerance
 
 
 def distance(one: Any, other: Any) -> float:
-    """Return the largest difference of two numbers, lists or dicts; what is in one alone counts."""
+    """Return the largest difference of two numbers, lists or dicts; missing values count."""
     if isinstance(one, dict) and isinstance(other, dict):
         return max((distance(one.get(key), other.get(key)) for key in one | other), default=0.0)
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

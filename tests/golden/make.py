@@ -1,4 +1,4 @@
-"""Make a folder of golden runs with the heedful that is imported, and store what they answer.
+"""Make a folder of golden runs with the imported heedful, and store their answers.
 
     python -m tests.golden.make tests/golden/VERSION
 
@@ -52,7 +52,7 @@ def write_starts() -> None:
 
 
 def _shrink(folder: Path) -> None:
-    """Give a translator fewer weights than any preset has."""
+    """Make a translator smaller than any preset."""
     values = json.loads((folder / "config.json").read_text())
     model: heedful.RnnSearch | heedful.Transformer
     if values["model_type"] == "heedful-rnn":
@@ -72,7 +72,7 @@ def _shrink(folder: Path) -> None:
 
 
 def train(name: str, words: Sequence[str]) -> None:
-    """Train a run, and keep of it what answers need."""
+    """Train a run, and keep only what predictions need."""
     options = ["--seed", "1", "--warmup", "0.1", *FP32, "--out", name]
     command(["train", *words, *options])
     for unneeded in NOT_NEEDED:
@@ -83,7 +83,7 @@ def train(name: str, words: Sequence[str]) -> None:
 
 
 def record() -> dict[str, list[dict[str, Any]]]:
-    """Ask the runs everything that is to stay, and return it with what they answer."""
+    """Ask the runs all stored questions, and return these with the answers."""
     commands: list[dict[str, Any]] = []
     for number, words in enumerate(ANSWERS):
         asked = [*words, *([] if words[0] == "tokenize" else FP32)]

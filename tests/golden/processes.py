@@ -1,4 +1,4 @@
-"""Tell how far the weights that several processes learn are from those of one.
+"""Measure how far the weights of training with several processes are from those with one.
 
     python -m tests.golden.processes [--only NAME] [--steps 20] [--given-rates]
 
@@ -95,7 +95,7 @@ def without_rates(words: Sequence[str]) -> list[str]:
 
 
 def train(work: Path, count: int, trainings: Mapping[str, Sequence[str]]) -> None:
-    """Train everything in some processes that work together."""
+    """Train everything in several processes that train together."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -113,7 +113,7 @@ def train(work: Path, count: int, trainings: Mapping[str, Sequence[str]]) -> Non
 
 
 def furthest(first: Path, second: Path, without: Sequence[str] = ()) -> tuple[float, str]:
-    """Return the greatest difference between the weights of two runs, and which weight has it."""
+    """Return the largest difference between the weights of two runs, and the weight's name."""
     ours, others = (load_file(run / "model.safetensors") for run in (first, second))
     assert ours.keys() == others.keys()
     names = [name for name in ours if not name.endswith(tuple(without))]

@@ -1,4 +1,4 @@
-"""The script that compares two versions' training must run, and see the smallest difference."""
+"""The script that compares the training of two versions runs, and detects tiny differences."""
 
 import copy
 import math

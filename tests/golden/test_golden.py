@@ -1,4 +1,4 @@
-"""Runs that earlier versions made must load, and answer as they did when they were made.
+"""Runs of earlier versions load, and answer as they did when they were made.
 
 Numbers may differ by 1e-5 in fp32; labels, slices and texts may not. ``make.py`` makes a folder of
 such runs.
@@ -19,7 +19,7 @@ TOLERANCE = 1e-5
 
 
 def differences(new: Any, old: Any, where: str = "") -> Iterator[str]:
-    """Tell where two values of JSON differ: numbers by more than the tolerance, the rest at all."""
+    """List where two JSON values differ: numbers by more than the tolerance, others at all."""
     if isinstance(old, float) and isinstance(new, int | float):
         if not abs(new - old) <= TOLERANCE * max(1.0, abs(old)):
             yield f"{where}: {new} was {old}"
@@ -44,7 +44,7 @@ def stored(part: str) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give copies of the folders, for evaluate writes into a run."""
+    """Provide copies of the folders, because evaluate writes into a run."""
     folder = tmp_path_factory.mktemp("golden")
     return {path.name: Path(shutil.copytree(path, folder / path.name)) for path in FOLDERS}
 

@@ -1,4 +1,4 @@
-"""Small files for every task to learn from, all made here.
+"""Small training files for every task, all made by this module.
 
 What they say is easy enough for a model of some thousand weights to be sure of, so that its answers
 are the same on every processor.

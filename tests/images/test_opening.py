@@ -1,4 +1,4 @@
-"""Pictures are opened as people see them, and what is none is refused in one line."""
+"""Images are opened as people see them; other files are refused in one line."""
 
 import io
 import os
@@ -12,7 +12,7 @@ import pytest
 
 from heedful.errors import UserError
 from heedful.images import opening
-from heedful.images.opening import open_picture, read_bytes
+from heedful.images.opening import open_image, read_bytes
 
 Image = pytest.importorskip("PIL.Image", reason="needs the extra [images]")
 RED, GREEN = (200, 0, 0), (0, 200, 0)
@@ -32,7 +32,7 @@ def _two() -> Image.Image:
 
 
 def _pixels(content: bytes, channels: int = 3) -> list[object]:
-    picture = open_picture(content, "it", channels=channels)
+    picture = open_image(content, "it", channels=channels)
     return np.asarray(picture).tolist()
 
 
@@ -74,7 +74,7 @@ def test_deep_pixels_are_rounded() -> None:
         Image.frombytes("I;16B", (256, 256), between.astype(">u2").tobytes()),  # of some TIFFs
     ):
         rounded = [round(number / 257) for number in range(65536)]
-        flat = open_picture(_bytes(picture, "TIFF"), "it", channels=1)
+        flat = open_image(_bytes(picture, "TIFF"), "it", channels=1)
         assert np.asarray(flat).ravel().tolist() == rounded
 
 
@@ -98,7 +98,7 @@ def test_of_an_animation_the_first_picture_counts() -> None:
 
 
 def _bomb(side: int) -> bytes:
-    """Return a PNG of a few bytes that says it has side x side pixels."""
+    """Return a PNG of a few bytes whose header claims side x side pixels."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = struct.pack(">I", zlib.crc32(kind + data))
@@ -112,13 +112,13 @@ def _bomb(side: int) -> bytes:
     ("content", "message"),
     [
         (b"", "^it: empty$"),
-        (b"no picture", r"^it: not a picture of a format that is read \(BMP, GIF, JPEG, "),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not a picture of a format"),
-        (_bytes(Image.new("RGB", (64, 64)), "JPEG")[:300], "^it: a broken picture: "),
-        (_bytes(Image.effect_noise((64, 64), 9))[:900], "^it: a broken picture: "),
-        (_bytes(Image.new("F", (1, 1)), "TIFF"), "^it: pixels of 32 bits; save it with 8 or 16"),
-        (_bomb(8_000), r"^it: 8,000 x 8,000 pixels; pictures of at most 50,000,000 are read$"),
-        (_bomb(60_000), "^it: .*pixels; pictures of at most 50,000,000 are read$"),
+        (b"no picture", r"^it: not an image in a supported format \(BMP, GIF, JPEG, "),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n", "not an image in a supported format"),
+        (_bytes(Image.new("RGB", (64, 64)), "JPEG")[:300], "^it: damaged image: "),
+        (_bytes(Image.effect_noise((64, 64), 9))[:900], "^it: damaged image: "),
+        (_bytes(Image.new("F", (1, 1)), "TIFF"), "^it: 32 bits per channel; save it with 8 or 16"),
+        (_bomb(8_000), r"^it: 8,000 x 8,000 pixels; images of at most 50,000,000 are read$"),
+        (_bomb(60_000), "^it: .*pixels; images of at most 50,000,000 are read$"),
     ],
     ids=["empty", "text", "program", "cut JPEG", "cut PNG", "floats", "large", "bomb"],
 )
@@ -126,7 +126,7 @@ def test_what_is_no_picture(content: bytes, message: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(UserError, match=message) as caught:
-            open_picture(content, "it")
+            open_image(content, "it")
     assert "\n" not in str(caught.value)
 
 
@@ -137,10 +137,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(opening, "MAX_BYTES", 4)
     for name, message in {
         "cart.png": "no such file .did you mean 'cat.png'",
-        "": "a folder; give a picture",
+        "": "a folder; give an image",
         "link.png": "a link to .*gone.png, which is not there",
         "pipe.png": "not a regular file",
-        "cat.png": "5 bytes; pictures of at most 4 are read",
+        "cat.png": "5 bytes; images of at most 4 are read",
         "a\0b": "cannot be read",
     }.items():
         with pytest.raises(UserError, match=message) as caught:

@@ -1,4 +1,4 @@
-"""Pixels are those of the reference's image processor, and its files are read and written."""
+"""Pixels equal those of the reference's image processor; its files are read and written."""
 
 import json
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_what_is_no_picture() -> None:
     with pytest.raises(UserError, match="picture 2: a int; give a file"):
         ViTImageProcessor()([_picture(), 3])  # type: ignore[list-item]
     strange = Image.new("LA", (4, 4)).convert("La")
-    with pytest.raises(UserError, match="picture 1: conversion from La to "):
+    with pytest.raises(UserError, match="image 1: conversion from La to "):
         ViTImageProcessor()(strange)
-    with pytest.raises(UserError, match="no picture given"):
+    with pytest.raises(UserError, match="no image given"):
         ViTImageProcessor()([])

@@ -9,5 +9,5 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """Give the folder of a finished run of each task; they are read, never written to."""
+    """Provide the folder of a finished run of each task; they are read, never written to."""
     return GOLDEN

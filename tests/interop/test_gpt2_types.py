@@ -1,4 +1,4 @@
-"""Types of tokens are words to a GPT-2: it is told them where it has learnt with them."""
+"""GPT-2 embeds token types as words, and receives them where it was trained with them."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ LABELS = {"sequence": ["red", "green", "blue"], "token": ["O", "B-PER", "I-PER"]
 
 
 def write_gpt2(folder: Path, head: Head) -> Path:
-    """Write a tiny random GPT-2 beside a BERT's tokenizer, as Chinese ones have it."""
+    """Write a tiny random GPT-2 with a BERT tokenizer, as Chinese ones have."""
     write_folder("gpt2", folder, head="body")
     for name in ("vocab.json", "merges.txt"):
         (folder / name).unlink()
@@ -57,6 +57,23 @@ def test_what_the_reference_has_trained_is_told_them(tmp_path: Path, reference: 
     run = heedful.load(folder, precision="fp32")
     for text in ("a b c", "a b c d e f"):
         assert run(text).scores == pytest.approx(theirs(reference, folder, text), abs=1e-5)
+    pair = theirs(reference, folder, {"text": "a b", "text_pair": "c d"})
+    assert run(("a b", "c d")).scores == pytest.approx(pair, abs=1e-5)
+
+
+@pytest.mark.parametrize("names", [{}, {"model_input_names": ["input_ids", "attention_mask"]}])
+def test_its_own_tokenizer_of_no_named_class_tells_them(
+    tmp_path: Path, reference: ModuleType, names: dict[str, list[str]]
+) -> None:
+    folder = tmp_path / "model"
+    options: dict[str, Any] = {"initializer_range": 0.5, "pad_token_id": 0}
+    write_folder("gpt2", folder, head="sequence", id2label=dict(enumerate("abc")), **options)
+    reference.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text("utf-8")) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    path.write_text(json.dumps(settings | names), "utf-8")
+    run = heedful.load(folder, precision="fp32")
+    assert run("a b c").scores == pytest.approx(theirs(reference, folder, "a b c"), abs=1e-5)
     pair = theirs(reference, folder, {"text": "a b", "text_pair": "c d"})
     assert run(("a b", "c d")).scores == pytest.approx(pair, abs=1e-5)
 

@@ -1,4 +1,4 @@
-"""What is exported opens in ``transformers``, whose pipelines answer as the run does."""
+"""Exports open in ``transformers``, whose pipelines answer as the run does."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ def reference() -> ModuleType:
 def exported(
     reference: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Give what exports a golden run, each once."""
+    """Provide a function that exports a golden run, each once."""
     folder = tmp_path_factory.mktemp("hf")
 
     def exported(name: str) -> Path:
@@ -211,7 +211,7 @@ def test_heads_that_the_reference_lacks_are_refused(tmp_path: Path, reference: M
             {},
             r"transformers [\d.]+ has no DebertaForPreTraining; use --form",
         ),
-        ("tied", "masked_lm", {}, "cannot open what was written: Error.* size mismatch"),
+        ("tied", "masked_lm", {}, "cannot load the exported model: Error.* size mismatch"),
     ]
     for name, head, options, message in cases:
         run = tmp_path / name
@@ -228,7 +228,7 @@ def test_what_is_exported_is_not_replaced_by_its_export(
 ) -> None:
     export(golden / "classify", tmp_path / "model", "hf")
     before = sorted(path.name for path in (tmp_path / "model").iterdir())
-    with pytest.raises(UserError, match="is what is exported; choose another folder"):
+    with pytest.raises(UserError, match="is the model to export; choose another folder"):
         export(tmp_path / "model", tmp_path / "." / "model", "onnx", overwrite=True)
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == before
 

@@ -1,4 +1,4 @@
-"""What is trained here translates alike in the reference and, through its converter, elsewhere."""
+"""Trained models translate the same in the reference and, once converted, in other programs."""
 
 import json
 import shutil
@@ -62,7 +62,7 @@ def _config(tokenizer: TranslationTokenizer, **more: Any) -> TransformerConfig:
 
 
 def _learn(model: Transformer, tokenizer: TranslationTokenizer) -> None:
-    """Teach a model the pairs, so far that texts differ and end."""
+    """Train a model on the pairs until its texts differ and end."""
     end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
 
     def rows(texts: Sequence[str], side: Any, fill: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What is exported computes the same in ONNX Runtime, whatever the batch and the length."""
+"""Exports compute the same in ONNX Runtime, for any batch size and length."""
 
 import errno
 import json
@@ -54,7 +54,7 @@ def onnxruntime() -> ModuleType:
 def exported(
     onnxruntime: ModuleType, golden: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], Path]:
-    """Give what exports a golden run, each once."""
+    """Provide a function that exports a golden run, each once."""
     folder = tmp_path_factory.mktemp("onnx")
 
     def exported(name: str) -> Path:

@@ -1,4 +1,4 @@
-"""What is exported computes the same in OpenVINO, where that is installed."""
+"""Exports compute the same in OpenVINO, if that is installed."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page on exports shows commands and programs that run."""
+"""The commands and programs of the page on exports run."""
 
 import contextlib
 import io

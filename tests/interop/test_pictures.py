@@ -1,4 +1,4 @@
-"""What reads pictures is exported, and computes the same elsewhere."""
+"""Models that read images are exported, and compute the same in other libraries."""
 
 from pathlib import Path
 from types import ModuleType

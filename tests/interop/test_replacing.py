@@ -1,4 +1,4 @@
-"""What an export may replace is all that an export writes."""
+"""An export may replace only files that an export writes."""
 
 import pytest
 

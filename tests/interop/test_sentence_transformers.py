@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: read, written, and the same vectors."""
+"""Folders of sentence-transformers: read, written, with the same vectors."""
 
 import json
 import os
@@ -139,7 +139,7 @@ def test_what_is_a_link_to_nowhere_is_not_passed_over(tmp_path: Path, name: str)
 
 @pytest.mark.parametrize("family", ["roberta", "distilbert", "xlm-roberta"])
 def test_the_length_in_a_folder_of_the_first_versions(tmp_path: Path, family: str) -> None:
-    """The name of its file was that of the model; the usual one comes first."""
+    """Its file had the name of the model; the current name takes precedence."""
     folder = _write(tmp_path / "model")
     files.write_json(folder / f"sentence_{family}_config.json", {"max_seq_length": 7})
     assert read_layout(folder).max_length == 7
@@ -149,7 +149,7 @@ def test_the_length_in_a_folder_of_the_first_versions(tmp_path: Path, family: st
 
 @pytest.mark.parametrize("mode", ["mean", "cls", ["mean"]])
 def test_a_folder_of_the_newest_version(tmp_path: Path, mode: str | list[str]) -> None:
-    """It names the pooling by one key, and says in the tokenizer's file how much is read."""
+    """It names the pooling by one key, and the maximum length is in the tokenizer's file."""
     folder = _write(tmp_path / "model", pooling_mode=mode, include_prompt=True)
     files.write_json(folder / "sentence_bert_config.json", {"transformer_task": "x"})
     files.write_json(folder / "tokenizer_config.json", {"model_max_length": 12})
@@ -179,7 +179,7 @@ def test_arguments_beside_the_files_are_refused(tmp_path: Path, key: str) -> Non
 
 
 def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
-    """Else their vectors would be others than those of the library."""
+    """Otherwise their vectors would differ from those of the library."""
     for family, kept in (("roberta", True), ("bert", False)):
         folder = tmp_path / family
         write_folder(family, folder, head="body")
@@ -214,7 +214,7 @@ def test_a_text_without_tokens_has_zeros() -> None:
 
 
 def test_gpt2_is_padded(tmp_path: Path) -> None:
-    """Its own files name no token for padding, without which only single texts are read."""
+    """Its files name no padding token, without which only single texts can be read."""
     write_folder("gpt2", tmp_path / "run", head="body")
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
     for name in ("tokenizer_config.json", "special_tokens_map.json"):

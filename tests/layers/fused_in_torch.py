@@ -32,7 +32,7 @@ def keep_mask(key: int, least: int, num_rows: int, width: int) -> Tensor:
 
 
 def check(num_rows: int, width: int, quarter: int, num_warps: int, *tensors: Tensor) -> None:
-    """Check the arguments that all kernels of whole rows have."""
+    """Check the arguments that all row kernels share."""
     assert quarter & (quarter - 1) == 0
     assert 4 * quarter >= width
     assert num_warps & (num_warps - 1) == 0

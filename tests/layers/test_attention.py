@@ -15,7 +15,7 @@ B, H, S, T, K = 2, 3, 4, 5, 6
 
 
 def _inputs(dtype: torch.dtype = torch.float64, grad: bool = True) -> tuple[Tensor, ...]:
-    """Make query, key, value and bias, the first three as views such as a model makes."""
+    """Make query, key, value and bias; the first three are views, as in a model."""
     torch.manual_seed(1)
     query = torch.randn(B, S, H, K, dtype=dtype).transpose(1, 2)
     key, value = torch.randn(2, B, T, H, K, dtype=dtype).transpose(2, 3)
@@ -38,7 +38,7 @@ KINDS = ["none", "row a sequence", "row a query"]
 def _expected(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Attention by the book, one query at a time."""
+    """Attention by definition, one query at a time."""
     weights = torch.zeros(B, H, S, T, dtype=query.dtype)
     rows = torch.ones(B, H, S, T).bool() if mask is None else mask.expand(B, H, S, T)
     for b, h, s in torch.cartesian_prod(*(torch.arange(n) for n in (B, H, S))):
@@ -116,7 +116,7 @@ def test_each_way_is_taken_where_it_should_be(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 def long(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Have any sequence taken for a long one, two heads at a time; count the parts."""
+    """Treat any sequence as long, two heads at a time, and count the parts."""
     parts: list[int] = []
     weigh = attention.attention_weights
 

@@ -1,4 +1,4 @@
-"""One block: what it drops, keeps and computes in parts, and where it normalises."""
+"""One block: dropout, what it keeps, chunked computation, and where it normalises."""
 
 from dataclasses import replace
 from typing import Any

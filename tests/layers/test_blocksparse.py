@@ -1,4 +1,4 @@
-"""Attention by blocks gives what attention with the equivalent mask gives."""
+"""Block-sparse attention equals full attention with the equivalent mask."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ ROWS: dict[str, Sequence[Sequence[int]]] = {
 
 
 def _mask(rows: Sequence[Sequence[int]]) -> Tensor:
-    """Keep the texts of a row apart: shape (B, 1, S, S), or (B, 1, 1, S) if each row has one."""
+    """Return a mask between the texts of a row: (B, 1, S, S), or (B, 1, 1, S) for one text each."""
     size = max(map(sum, rows))
     real = torch.arange(size) < torch.tensor([sum(row) for row in rows])[:, None]
     if max(map(len, rows)) == 1:
@@ -63,7 +63,7 @@ def _expected(
 
 
 def _bias(length: int, heads: Sequence[int], training: bool) -> Tensor:
-    """Return the logarithm of how often each token is read: counted block by block."""
+    """Return the logarithm of the number of times that each token is read, block by block."""
     blocks = -(-length // BLOCK)
     counts = torch.zeros(len(heads), blocks, blocks, dtype=torch.float64)
     drawn = SPARSE.drawn(blocks)

@@ -1,4 +1,4 @@
-"""The feed-forward part, which may compute its inner states again."""
+"""The feed-forward part, which may recompute its inner states."""
 
 import pytest
 import torch

@@ -30,7 +30,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the kernels for all there is, on a CPU and in float32."""
+    """Use the kernels for everything, on a CPU and in float32."""
     monkeypatch.setattr(fused, "_DEVICE_TYPE", "cpu")
     monkeypatch.setattr(fused, "_DTYPES", (torch.float32,))
     monkeypatch.setattr(fused, "_MIN_SIZE", 0)
@@ -40,7 +40,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, params=["in torch", "interpreted"])
 def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have kernels there, of a machine with two processors."""
+    """Simulate kernels of a device with two processors."""
     monkeypatch.setattr(fused, "_num_processors", lambda device: 2)
     if request.param == "in torch":
         monkeypatch.setitem(sys.modules, NAME, kernels)
@@ -58,7 +58,7 @@ def there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def part(inner: int, width: int) -> tuple[nn.Linear, nn.LayerNorm]:
-    """Return what projects and what normalises, none of it as it starts out."""
+    """Return a projection and a norm with random weights."""
     torch.manual_seed(0)
     dense, norm = nn.Linear(inner, width), nn.LayerNorm(width, eps=1e-3)
     nn.init.normal_(norm.weight)
@@ -67,7 +67,7 @@ def part(inner: int, width: int) -> tuple[nn.Linear, nn.LayerNorm]:
 
 
 def gradients(ended: Tensor, wanted: list[Tensor]) -> list[Tensor]:
-    """Return the gradients of some number that depends on all."""
+    """Return the gradients of a number that depends on all values."""
     weights = torch.linspace(-1, 1, ended.numel()).view(ended.shape)
     return list(torch.autograd.grad((ended * weights).sum(), wanted))
 
@@ -90,7 +90,7 @@ def test_the_end_of_a_part(width: int, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("width", [24, 64])
 def test_what_is_dropped_is_dropped_backwards(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing is added, what comes out says what was dropped."""
+    """If nothing is added, the output shows what was dropped."""
     dropout = 0.25
     least = round(dropout * 2**31)
     keys = iter(range(2**62, 2**62 + 100))
@@ -204,7 +204,7 @@ def test_a_model_learns_the_same(
 
 
 def noted(function: Callable[..., Any], used: set[str]) -> Callable[..., Any]:
-    """Return a function that notes its name when it is called."""
+    """Return a function that records its name when called."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         used.add(function.__name__)

@@ -1,4 +1,4 @@
-"""Linear layers by oneDNN's product equal those by torch's own, forward and backward."""
+"""Linear layers that use oneDNN's product equal those that use torch's, forward and backward."""
 
 from itertools import product
 from typing import Any
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
-    """Let oneDNN compute all it can, and keep the shapes of what it multiplied."""
+    """Let oneDNN compute all it can, and record the shapes of its products."""
     shapes: list[torch.Size] = []
     multiply = module._multiply
 
@@ -103,7 +103,7 @@ def test_autocast_narrows_as_ever(asked: list[torch.Size]) -> None:
 
 
 def _penalty(function: Any, hidden: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
-    """Return the gradients of the length of a gradient."""
+    """Return the gradients of a gradient's norm."""
     copies = [part.detach().requires_grad_() for part in (hidden, weight, bias)]
     value = function(*copies).sin().sum()
     (slope,) = torch.autograd.grad(value, copies[0], create_graph=True)

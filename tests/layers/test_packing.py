@@ -1,4 +1,4 @@
-"""Batches whose padding is left out compute what padded ones do."""
+"""Batches without their padding compute the same as padded ones."""
 
 from collections.abc import Callable
 from dataclasses import replace

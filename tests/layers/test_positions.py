@@ -18,7 +18,7 @@ B, H, K, P = 2, 3, 4, 9
 
 
 def _by_the_book(query: Tensor, key: Tensor, table: Tensor, start: int, with_key: bool) -> Tensor:
-    """The definition, one pair of places at a time."""
+    """The definition, one pair of positions at a time."""
     bias = torch.zeros(B, H, query.shape[2], key.shape[2], dtype=query.dtype)
     for i in range(query.shape[2]):
         for j in range(key.shape[2]):
@@ -98,7 +98,7 @@ class Rotary(nn.Module):
         return None
 
     def keep_heads(self, kept: Sequence[int]) -> None:
-        """Have nothing that belongs to a head."""
+        """Do nothing, because no parameter belongs to a head."""
 
 
 def test_a_block_takes_positions_that_rotate() -> None:
@@ -138,7 +138,7 @@ def test_a_block_takes_positions_that_rotate() -> None:
 
 
 def test_ranges_of_distances_are_told_by_hand() -> None:
-    """Eight of one distance each, then eight that grow, the last without end; after that others."""
+    """Eight buckets of one distance, eight that grow, the last unbounded; then other sizes."""
     numbers = BucketedPositions(32, 1)
     starts = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
     distances = torch.arange(300)

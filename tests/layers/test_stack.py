@@ -1,4 +1,4 @@
-"""Blocks one after the other: what a stack returns, and what of it is told to which block."""
+"""Stacks of blocks: what a stack returns, and the options that each block receives."""
 
 from typing import Any
 
@@ -115,7 +115,7 @@ def test_recomputing_with_only_the_last_states_wanted(norm_before: bool, dropout
 
 
 class _Products(TorchDispatchMode):
-    """Counts the products with a bias that are computed, not those that are given up before."""
+    """Counts the products with a bias that are computed, without abandoned ones."""
 
     count = 0
 

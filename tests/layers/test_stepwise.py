@@ -8,7 +8,7 @@ from heedful.layers.stepwise import StepwiseLinear, stepwise
 
 
 def run(linear: nn.Linear, start: Tensor, steps: int, *, at_once: bool) -> Tensor:
-    """Feed what comes out back in, so that every step depends on those before."""
+    """Feed each output back in, so every step depends on the earlier ones."""
     step = stepwise(linear, steps, len(start)) if at_once else linear
     states = [start]
     for _ in range(steps):

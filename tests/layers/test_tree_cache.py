@@ -1,4 +1,4 @@
-"""The trees of a search equal a cache of each hypothesis's own."""
+"""The search trees equal a separate cache for each hypothesis."""
 
 import numpy as np
 import pytest

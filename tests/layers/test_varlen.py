@@ -54,7 +54,7 @@ def by_text(
     causal: bool,
     shown: bool,
 ) -> tuple[Tensor]:
-    """Do what torch's kernel does, one text after the other."""
+    """Compute what torch's kernel computes, one text after the other."""
     assert (dropout, shown) == (0.0, False)
     sizes = []
     for tensor, bounds, longest in ((query, cu_seq_q, max_q), (key, cu_seq_k, max_k)):
@@ -81,7 +81,7 @@ def by_text(
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> Kernels:
-    """Return what has the stand-in compute."""
+    """Return a context in which the stand-in computes."""
 
     @contextmanager
     def standing_in() -> Iterator[list[bool]]:
@@ -111,7 +111,7 @@ def learn(model: nn.Module, loss: Callable[[], Tensor]) -> dict[str, Tensor]:
 def check_alike(
     model: nn.Module, loss: Callable[[], Tensor], kernels: Kernels, *, causal: int = 0
 ) -> int:
-    """Compare values and gradients with those of a padded batch; return how often it attended."""
+    """Compare values and gradients with those of a padded batch; return the number of calls."""
     with kernels() as calls:
         ours = learn(model, loss)
     plain = learn(model, loss)
@@ -135,7 +135,7 @@ def small(family: str, head: Any, **options: Any) -> Model:
 
 
 def answers(output: object) -> Tensor:
-    """Return one number that depends on all answers, and not on those for padding."""
+    """Return one number that depends on all outputs except those for padding."""
     total = torch.zeros((), dtype=torch.float64)
     for name in ("last_hidden_state", "pooler_output", "logits", "start_logits", "end_logits"):
         value = getattr(output, name, None)

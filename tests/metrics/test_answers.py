@@ -1,4 +1,4 @@
-"""Scores of answers: the official comparison on cases worked out by hand, and the counting."""
+"""Scores of answers: the official comparison on cases computed by hand, and the counts."""
 
 from collections.abc import Sequence
 
@@ -50,7 +50,7 @@ def test_the_official_comparison(
 def test_answers_of_articles_alone_are_none_where_there_may_be_none(
     right: list[str], blank: int
 ) -> None:
-    """As the program of SQuAD 2.0 has it; that of 1.1 compares them all."""
+    """As in the program of SQuAD 2.0; that of 1.1 compares them all."""
     scores = AnswerScores(no_answer=True)
     scores.update("", right, answered=False, margin=0.0)
     found = scores.compute()

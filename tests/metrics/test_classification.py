@@ -1,6 +1,7 @@
-"""Scores against sums written out by hand or in NumPy, item by item."""
+"""Scores against sums computed by hand or with NumPy, item by item."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def _scored(
 
 
 def _f1(hits: int, predicted: int, true: int) -> float:
-    """From precision and recall, as the textbook has it."""
+    """From precision and recall, as in textbooks."""
     if hits == 0:
         return 0.0
     precision, recall = hits / predicted, hits / true
@@ -115,7 +116,8 @@ def test_matthews_is_zero_where_it_is_undefined(predicted: list[int], true: list
 def test_matthews_is_exact_for_very_many_items_of_a_rare_class() -> None:
     scores = ClassificationScores(["no", "yes"])
     scores.update(torch.tensor([[0.6, 0.4]]), torch.tensor([0]))
-    scores._counts[:] = [[99_990_000, 2_000], [3_000, 5_000]]
+    counts = {(0, 0): 99_990_000, (0, 1): 2_000, (1, 0): 3_000, (1, 1): 5_000}
+    scores._pairs = Counter(counts)
     found = scores.compute()["matthews"]
     assert found == pytest.approx(0.668128381270273, rel=1e-12)
 
@@ -290,3 +292,14 @@ def test_scores_are_plain_numbers(multi_label: bool) -> None:
     targets = torch.tensor([[0, 1]]) if multi_label else torch.tensor([1])
     scores.update(torch.tensor([[0.3, 0.7]]), targets)
     assert json.loads(json.dumps(scores.compute(), allow_nan=False)) == scores.compute()
+
+
+def test_many_labels_keep_the_cells_of_the_confusion_matrix_that_are_not_zero() -> None:
+    labels = [f"label {number}" for number in range(201)]
+    found = _scored([7, 7, 200], [3, 3, 200], labels)
+    assert "confusion" not in found
+    assert found["confusion_cells"] == [
+        {"true": "label 3", "predicted": "label 7", "items": 2},
+        {"true": "label 200", "predicted": "label 200", "items": 1},
+    ]
+    assert len(_scored([7], [3], labels[:200])["confusion"]) == 200

@@ -1,4 +1,4 @@
-"""Entity scores against counting by hand, and against the library on tags as they are."""
+"""Entity scores against counts by hand, and against the library on the same tags."""
 
 from fractions import Fraction
 from typing import Any
@@ -105,7 +105,7 @@ def places(written: list[str]) -> list[LabelledSpan]:
 
 @given(st.lists(st.tuples(tags(), tags()), min_size=1, max_size=6))
 def test_scores_are_those_of_the_words(texts: list[tuple[list[str], list[str]]]) -> None:
-    """In segments there are as many entities right as in words, where the library counts them."""
+    """Segments have as many correct entities as words, which the library counts."""
     pairs = [(places(true), places(predicted)) for true, predicted in texts]
     found = scored(pairs)
     right = sum(len({*true} & {*predicted}) for true, predicted in pairs)

@@ -1,4 +1,4 @@
-"""Glyphs of Chinese labels in pictures, and tables that line up in a terminal."""
+"""Glyphs of Chinese labels in plots, and tables that align in a terminal."""
 
 import io
 import logging
@@ -70,7 +70,7 @@ def test_one_line_where_no_font_has_them(
         save_confusion_picture(SCORES, tmp_path / "a.png")
         save_confusion_picture(SCORES, tmp_path / "a.svg")
     (line,) = [one.getMessage() for one in caplog.records if one.name == fonts.__name__]
-    assert line.startswith(f"{tmp_path / 'a.png'}: no font at hand has 技, 新, 科, 经, 财")
+    assert line.startswith(f"{tmp_path / 'a.png'}: no installed font has 技, 新, 科, 经, 财")
     assert "\n" not in line
     assert "科技新闻" in (tmp_path / "a.svg").read_text(encoding="utf-8")
 
@@ -83,7 +83,7 @@ def test_characters_of_other_scripts_that_no_font_has_are_named(
     rows = [{**row, "label": labels[row["label"]]} for row in SCORES["per_class"]]  # type: ignore[attr-defined]
     save_confusion_picture({**SCORES, "per_class": rows}, tmp_path / "a.png")
     (line,) = [one.getMessage() for one in caplog.records if one.name == fonts.__name__]
-    assert "has \u0e17, \u0e22, \u0e44, drawn as boxes" in line
+    assert "has \u0e17, \u0e22, \u0e44, so boxes are drawn" in line
 
 
 def test_a_font_that_came_later_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scores of translations, as the Conference on Machine Translation published them."""
+"""Scores of translations, as published by the Conference on Machine Translation."""
 
 import csv
 import gzip

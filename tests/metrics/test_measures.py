@@ -1,4 +1,4 @@
-"""Each measure of the whole data is the score of the library; of a resample, of what was drawn."""
+"""Measures of the whole data equal the library's scores; those of a resample, the drawn items'."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ Columns = NDArray[np.float64]
 
 
 def check(measure: measures.Measure, columns: Columns, score: Callable[[list[int]], Any]) -> None:
-    """Compare a measure with what a library says of the items, and of some drawn with repetition.
+    """Compare a measure with a library's score of the items, and of a resample.
 
     Args:
         measure: the measure.
@@ -41,6 +41,15 @@ def check(measure: measures.Measure, columns: Columns, score: Callable[[list[int
         assert set(computed) <= set(expected)
         for name, value in computed.items():
             assert value[at] == pytest.approx(expected[name], abs=2e-6), (name, at)
+
+
+def test_very_many_classes_need_no_matrix_of_all_pairs() -> None:
+    size = 300_000  # whose matrix would take 720 GB
+    columns, weights = np.array([[7, 7, 0.9], [8, 9, 0.9]]), np.array([[1.0, 1.0], [2.0, 0.0]])
+    assert measures.classes(size)(columns, weights)["accuracy"].tolist() == [0.5, 1.0]
+    scores = ClassificationScores([str(number) for number in range(size)])
+    scores.update(torch.nn.functional.one_hot(torch.tensor([7, 9]), size), torch.tensor([7, 8]))
+    assert scores.compute()["accuracy"] == 0.5
 
 
 def test_classes() -> None:
@@ -154,7 +163,7 @@ def test_masked_tokens() -> None:
 
 
 def test_detections() -> None:
-    """Of whole tokens beside the library's scores of yes or no, and of counts beside our own."""
+    """Of tokens, against the library's binary scores; of counts, against our own."""
     rng = np.random.default_rng(7)
     truth, told = rng.random((40, 12)) < 0.2, rng.random((40, 12)) < 0.3
     columns = np.stack(

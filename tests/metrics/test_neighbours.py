@@ -40,7 +40,7 @@ def test_a_text_that_stands_twice_is_one_candidate() -> None:
 
 
 def test_texts_that_are_all_alike_find_the_first_one() -> None:
-    """Neither a collapsed model nor its report may look as if it found anything."""
+    """A collapsed model must not appear to find anything, nor must its report."""
     vectors = _vectors(0, 1, 8).expand(600, 8)
     scores = RetrievalScores()
     scores.update(vectors, vectors, [str(number) for number in range(600)])

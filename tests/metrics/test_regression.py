@@ -1,4 +1,4 @@
-"""Scores of numbers against values worked out by hand and by scipy's definition."""
+"""Scores of numbers against values computed by hand and by scipy's definition."""
 
 import math
 

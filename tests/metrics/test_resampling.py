@@ -1,4 +1,4 @@
-"""Intervals and tests, against what can be computed by hand or by other libraries."""
+"""Intervals and tests, against values computed by hand or by other libraries."""
 
 from math import comb
 
@@ -24,7 +24,7 @@ def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:
 
 
 def test_intervals_hold_the_true_score_as_often_as_they_say() -> None:
-    """The share among 300 samples of 80 items is binomial: 95 % give or take 1.3 %."""
+    """The share among 300 samples of 80 items is binomial: 95 % with a deviation of 1.3 %."""
     rng = np.random.default_rng(2)
     measure, truth, held = measures.classes(2), 0.7, 0
     for seed in range(300):
@@ -37,7 +37,7 @@ def test_intervals_hold_the_true_score_as_often_as_they_say() -> None:
 
 
 def test_p_values_are_even_where_there_is_no_difference() -> None:
-    """Two runs of one quality: a p value below 0.1 comes about one time in ten."""
+    """For two equally good runs, a p-value below 0.1 occurs about one time in ten."""
     rng = np.random.default_rng(3)
     measure, small = measures.means("accuracy"), 0
     for seed in range(300):
@@ -48,7 +48,7 @@ def test_p_values_are_even_where_there_is_no_difference() -> None:
 
 
 def test_a_difference_is_paired() -> None:
-    """The second run is right on the first one's items and ten more; unpaired, none could tell."""
+    """The second run is right on the first one's items and ten more; unpaired tests miss that."""
     first = np.arange(200)[:, None] < 100
     second = np.arange(200)[:, None] < 110
     difference = differences(
@@ -124,3 +124,18 @@ def test_the_bootstrap_of_texts_agrees_with_that_of_sacrebleu(
         [measure] * 2, [column.astype(np.float64) for column in columns], seed=0
     )[name]
     assert difference.p_value == pytest.approx(theirs[1].p_value, abs=0.03)
+
+
+def test_scores_that_one_run_lacks_are_not_compared() -> None:
+    """A run whose vocabulary cannot write the texts has no likelihood of them."""
+    rng = np.random.default_rng(4)
+    right = (rng.random((40, 1)) < 0.7).astype(np.float64)
+    likelihood = np.stack([-rng.random(40), np.ones(40)], 1)
+    measure = measures.both(measures.likelihood, measures.means("accuracy"), at=2)
+    columns = [np.hstack([0 * likelihood, right]), np.hstack([likelihood, 1 - right])]
+    for runs in (columns, columns[::-1]):
+        found = differences([measure] * 2, runs, seed=0)
+        assert list(found) == ["accuracy"]
+        accuracy = found["accuracy"]
+        assert accuracy.low <= accuracy.difference <= accuracy.high
+    assert differences([measures.likelihood] * 2, [0 * likelihood, likelihood], seed=0) == {}

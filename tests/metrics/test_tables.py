@@ -62,3 +62,25 @@ def test_a_cut_list_of_confusions_says_so() -> None:
     lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
     assert len(lines) == 1 + 15 + 1
     assert lines[-1] == "and 117 rarer kinds of mistake"
+    confusion = [[int(row < 4 and column < 4) for column in range(12)] for row in range(12)]
+    confusion[0][5] = confusion[0][6] = confusion[0][7] = confusion[0][8] = 1
+    lines = _printed(confusion_table(_scores(confusion, [str(number) for number in range(12)])))
+    assert lines[-1] == "and 1 rarer kind of mistake"
+
+
+def test_of_many_labels_the_table_has_the_worst_and_says_where_all_are() -> None:
+    labels = [f"label {number}" for number in range(300)]
+    scores = ClassificationScores(labels)
+    scores.update(torch.eye(300), torch.arange(300))
+    scores.update(torch.eye(300)[[5, 6, 6]], torch.tensor([6, 6, 5]))
+    lines = _printed(scores_table(scores.compute(), "runs/a/metrics.json has all"))
+    assert len(lines) == 1 + 40 + 2
+    assert lines[1].split()[:2] == ["label", "5"]
+    assert lines[-2] == "and 260 labels with an equal or higher F1; runs/a/metrics.json has all"
+    assert (
+        _printed(scores_table(scores.compute()))[-2] == "and 260 labels with an equal or higher F1"
+    )
+    assert _printed(confusion_table(scores.compute()))[1:] == [
+        "label 5  label 6           1        50.0%",
+        "label 6  label 5           1        33.3%",
+    ]

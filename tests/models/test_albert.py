@@ -1,4 +1,4 @@
-"""What ALBERT does otherwise than BERT: layers share blocks, which are there once."""
+"""How ALBERT differs from BERT: layers share blocks, which exist once."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The dropout of attention weights changes apart from the others'."""
+"""The dropout rate of attention weights changes independently of the others."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def made(family: str, head: Any) -> Model:
 
 
 def rates(model: Model) -> set[float]:
-    """Return those of its attention."""
+    """Return the dropout rates of a model's attention."""
     return {part.dropout for part in model.modules() if isinstance(part, MultiHead)}
 
 

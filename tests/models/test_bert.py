@@ -1,4 +1,4 @@
-"""What must hold of BERT whatever its weights are."""
+"""Properties of BERT that hold for any weights."""
 
 import copy
 from typing import Any
@@ -111,7 +111,7 @@ def test_recomputing_blocks_saves_memory_and_changes_nothing(config: BertConfig)
 def test_weights_put_in_the_place_of_its_own_get_the_gradient(
     still: BertConfig, recompute: bool
 ) -> None:
-    """As training in bfloat16 does; the backward pass is outside the functional call."""
+    """As in bfloat16 training; the backward pass is outside the functional call."""
     model = BertForSequenceClassification(still)
     expected = _gradients(model)
     model.zero_grad()
@@ -180,7 +180,7 @@ VECTORS = torch.zeros(3, 5, 24)
     ("given", "message"),
     [
         ({}, "give either input_ids or inputs_embeds"),
-        ({"input_ids": IDS, "inputs_embeds": VECTORS}, "one and not both"),
+        ({"input_ids": IDS, "inputs_embeds": VECTORS}, "input_ids or inputs_embeds, not both"),
         ({"input_ids": IDS.tolist()}, r"input_ids: expected a tensor, found a list; model"),
         ({"inputs_embeds": 3}, "inputs_embeds: expected a tensor, found an int"),
         ({"input_ids": IDS[0]}, r"input_ids has shape \(5,\); it must be \(batch, length\)"),

@@ -1,4 +1,4 @@
-"""What BigBird does otherwise than BERT: it reads long texts by blocks, each as if alone."""
+"""How BigBird differs from BERT: it reads long texts by blocks, each text as if alone."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""DeBERTa where the reference has nothing to compare with, or more than its classes say."""
+"""DeBERTa where the reference has no counterpart, or where its classes do less."""
 
 import math
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_ranges_of_distances_are_those_of_the_reference(reach: int, most: int, l
     apart = torch.arange(1 - length, length)
     ranges = theirs.make_log_bucket_position(apart, reach, most).long()
     expected = torch.clamp(ranges + reach, 0, 2 * reach - 1)
-    assert Distances(reach, 8, most=most - 1).rows(length).tolist() == expected.tolist()
+    assert Distances(reach, 8, max_distance=most - 1).rows(length).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("queries", [1, 3, 5])
@@ -79,7 +79,7 @@ def test_terms_are_those_of_the_definition(queries: int, terms: str) -> None:
 
 
 def _by_hand(model: DebertaForMaskedLM, asking: Tensor, hidden: Tensor) -> Tensor:
-    """Compute the last block for one text, by plain attention of its own weights."""
+    """Compute the last block for one text, by plain attention with its weights."""
     body = model.deberta
     block, config = body.encoder.blocks[-1], model.config
     parts, length, width = block.attention.self, hidden.shape[1], hidden.shape[2]
@@ -178,7 +178,7 @@ def test_heads_that_talk_stay() -> None:
 
 
 def test_published_folders_are_read(tmp_path: Path) -> None:
-    """They hold vectors of positions that are not read, and a head under the newer names."""
+    """They hold position embeddings that are not read, and a head under the newer names."""
     torch.manual_seed(0)
     model = DebertaForMaskedLM(DebertaConfig(**SIZES, legacy=False)).eval()
     model.save_pretrained(tmp_path)
@@ -196,7 +196,7 @@ def test_published_folders_are_read(tmp_path: Path) -> None:
 
 
 def test_a_norm_of_distances_where_there_are_none(tmp_path: Path) -> None:
-    """The reference has one in its files, and does not use it."""
+    """The reference's files have one, which it does not use."""
     transformers = pytest.importorskip("transformers", reason="needs the reference")
     values = {**SIZES, "relative_attention": False, "norm_rel_ebd": "layer_norm"}
     theirs = transformers.DebertaV2Model(transformers.DebertaV2Config(**values)).eval()
@@ -277,7 +277,7 @@ POSITIONS = {"positions": torch.tensor([1, 8]), "uniforms": torch.tensor([0.25, 
 
 
 def test_the_discriminator_sends_no_gradient_into_the_generator_s_table() -> None:
-    """He et al. 2023, section 3.2: each loss reaches the tables that are its own."""
+    """He et al. 2023, section 3.2: each loss reaches only its own tables."""
     pair = _pair()
     added, table = pair.get_input_embeddings(), pair.generator.get_input_embeddings().weight
     assert isinstance(added, AddedEmbedding)

@@ -1,4 +1,4 @@
-"""What must hold of BERT as a decoder, with a cache and with an encoder."""
+"""Properties of BERT as a decoder, with a cache and with an encoder."""
 
 import dataclasses
 from typing import Any

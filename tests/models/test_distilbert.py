@@ -1,4 +1,4 @@
-"""What DistilBERT does otherwise than BERT: names, positions, dropout, and what it has not."""
+"""How DistilBERT differs from BERT: names, positions, dropout, and missing parts."""
 
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def test_token_types_are_not_read() -> None:
 
 
 def test_where_values_are_dropped() -> None:
-    """Not what attention adds, unlike in BERT; each head has a rate of its own."""
+    """Unlike in BERT, not the attention output; each head has its own rate."""
     config = _config(dropout=0.1, attention_dropout=0.2, qa_dropout=0.3, seq_classif_dropout=0.4)
     classifier = DistilBertForSequenceClassification(config)
     block = classifier.distilbert.encoder.blocks[0]

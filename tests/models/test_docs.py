@@ -1,4 +1,4 @@
-"""The code of docs/heads.md runs as it stands there."""
+"""The code of docs/heads.md runs unchanged."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What ELECTRA does otherwise than BERT: narrow embeddings, and what stands for a choice."""
+"""How ELECTRA differs from BERT: narrow embeddings, and the vector that represents a choice."""
 
 import json
 import logging

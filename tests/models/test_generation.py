@@ -23,7 +23,7 @@ def _decoder(still: BertConfig, **changes: Any) -> BertLMHeadModel:
 
 
 def _greedy(model: BertLMHeadModel, prompt: list[int], length: int) -> list[int]:
-    """Run the whole text again for each token, without a cache."""
+    """Recompute the whole text for each token, without a cache."""
     tokens = list(prompt)
     while len(tokens) < len(prompt) + length:
         word = int(model(torch.tensor([tokens])).logits[0, -1].argmax())

@@ -1,4 +1,4 @@
-"""What GPT-2 does otherwise than encoders: its files, and what stands for a text."""
+"""How GPT-2 differs from encoders: its files, and the vector that represents a text."""
 
 from pathlib import Path
 from typing import Any

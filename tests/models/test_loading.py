@@ -1,4 +1,4 @@
-"""The table of families: each of its models is what its folder is read as."""
+"""The table of families: each model's folder loads as that model."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A text that begins with padding is computed alone in training, too, as it is outside it."""
+"""A text that begins with padding is computed independently in training, as in evaluation."""
 
 import torch
 

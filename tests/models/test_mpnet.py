@@ -1,4 +1,4 @@
-"""What MPNet does otherwise than BERT: its bias, its positions, and what it has not."""
+"""How MPNet differs from BERT: its bias, its positions, and missing parts."""
 
 import json
 from pathlib import Path

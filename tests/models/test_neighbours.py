@@ -1,4 +1,4 @@
-"""A translation does not depend on its neighbours: the promise of ``generate``, in float32."""
+"""A translation does not depend on its batch: the guarantee of ``generate``, in float32."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def writer() -> BertLMHeadModel:
 
 
 def _liven(model: torch.nn.Module) -> None:
-    """Make what is written depend on what was read."""
+    """Make the output depend on the input."""
     with torch.no_grad():
         for weight in model.parameters():
             if weight.ndim == 2:
@@ -109,7 +109,7 @@ def in_batches(
         rows = [torch.tensor(texts[number]) for number in batch]
         ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
         mask = ids != PAD
-        written = model.generate(ids, None if mask.all() else mask, search=search, numbers=batch)
+        written = model.generate(ids, None if mask.all() else mask, search=search, item_seeds=batch)
         found |= dict(zip(batch, written, strict=True))
     return [found[number] for number in range(len(texts))]
 
@@ -136,7 +136,7 @@ def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None
 
 
 def _count_calls(model: type[Model], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Note how many texts each call is given."""
+    """Record the number of texts of each call."""
     sizes: list[int] = []
     whole = model.generate
 

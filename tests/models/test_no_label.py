@@ -1,4 +1,4 @@
-"""A batch in which no label counts: the mean loss is no number, but no weight is spoilt."""
+"""A batch without labels that count: the mean loss is NaN, but no weight is spoilt."""
 
 from typing import Any
 

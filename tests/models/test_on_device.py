@@ -1,4 +1,4 @@
-"""Models write on a device what they write with the host's bookkeeping.
+"""Models generate the same on a device as with bookkeeping on the host.
 
 The device is the CPU, and what is written is float64.
 """
@@ -43,7 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 @contextmanager
 def staying(monkeypatch: pytest.MonkeyPatch, *, record: bool) -> Iterator[list[recorded.Graph]]:
-    """Search as on a device, perhaps with recorded steps, and yield the records."""
+    """Search as on a device, optionally with recorded steps, and yield the records."""
     with monkeypatch.context() as patch:
         patch.setattr(on_device, "_CHECK_EVERY", 2)  # so that some are done before the others
         for module in (searching, generation):
@@ -100,7 +100,7 @@ WRITERS = [name for name, family in FAMILIES.items() if "causal_lm" in family.mo
 
 
 def decoder(family: str, **options: Any) -> Any:
-    """Return a tiny decoder whose texts do not repeat one word."""
+    """Return a tiny decoder whose texts do not just repeat one word."""
     torch.manual_seed(0)
     names = tiny_folders.OTHER_KEYS.get(family, {})
     sizes = tiny_folders.SIZES | tiny_folders.OPTIONS.get(family, {})
@@ -117,7 +117,7 @@ def decoder(family: str, **options: Any) -> Any:
 
 
 def ending(model: Any, ids: Tensor, mask: Tensor) -> int:
-    """Return the token that would end texts after the most different lengths."""
+    """Return the token that would end texts at the greatest number of different lengths."""
     free = model.generate(ids, mask, search=Search(eos_token_id=-1, max_new_tokens=30))
     texts = [text.tokens for (text,) in free]
     lengths = {
@@ -194,7 +194,7 @@ META = torch.device("meta")
 
 
 def test_nothing_is_read_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch's ``meta`` has shapes and no numbers: whoever asks it for one fails."""
+    """Torch's ``meta`` device has shapes but no numbers: reading one fails."""
     monkeypatch.setattr(on_device, "_CHECK_EVERY", 11)
     # It is there to switch autocast off, which is off here and does not know the device.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())

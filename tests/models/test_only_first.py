@@ -1,4 +1,4 @@
-"""Computing the first token alone in the last block gives what computing all of them gives."""
+"""Computing only the first token in the last block equals computing all tokens."""
 
 import pytest
 import torch

@@ -28,6 +28,15 @@ def test_what_is_none_is_passed_over() -> None:
     assert dict(output) == {"logits": LOGITS, "attentions": (LOSS,)}
 
 
+def test_it_is_read_like_a_dictionary() -> None:
+    output = ClassifierOutput(logits=torch.zeros(1, 2))
+    assert output.items() == [("logits", output.logits)]
+    assert output.values() == [output.logits]
+    assert output.get("logits") is output.logits
+    assert output.get("loss") is None
+    assert output.get("loss", 3) == 3
+
+
 def test_order_is_the_references() -> None:
     states = (LOGITS,)
     output = BertModelOutput(

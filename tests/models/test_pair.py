@@ -1,4 +1,4 @@
-"""A generator and a discriminator in one: what they share, what is drawn, and their folders."""
+"""A generator and a discriminator in one model: shared weights, sampling, and their folders."""
 
 import copy
 from pathlib import Path

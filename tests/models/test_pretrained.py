@@ -20,13 +20,13 @@ IDS = torch.tensor([[2, 7, 8, 9, 3]])
 
 @pytest.fixture
 def folder(config: BertConfig, tmp_path: Path) -> Path:
-    """Give a folder with a classifier of three labels."""
+    """Provide a folder with a classifier of three labels."""
     BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 
 
 def _change(folder: Path, change: dict[str, Tensor | None]) -> dict[str, Tensor]:
-    """Add, replace or (with None) take away weights."""
+    """Add, replace or (with None) remove weights."""
     merged = {**read_tensors(folder / "model.safetensors"), **change}
     tensors = {name: tensor for name, tensor in merged.items() if tensor is not None}
     write_tensors(folder / "model.safetensors", tensors)
@@ -47,7 +47,7 @@ def test_there_and_back_is_exact(config: BertConfig, tmp_path: Path) -> None:
 
 
 def _is_mapped(tensor: Tensor, file: Path) -> bool:
-    """Tell whether a tensor lies in a file that is mapped into memory."""
+    """Return whether a tensor lies in a file that is mapped into memory."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         first, last = (int(end, 16) for end in line.split()[0].split("-"))
         if first <= tensor.data_ptr() < last:

@@ -1,4 +1,4 @@
-"""Heads are measured, taken out, saved and loaded without."""
+"""Heads are measured, pruned, saved, and loaded without the pruned ones."""
 
 import json
 from pathlib import Path

@@ -35,7 +35,7 @@ def model_of(options: dict[str, Any] | None = None) -> RnnSearch:
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:
-    """Give sources, their mask, and labels, padded on both sides."""
+    """Return sources, their mask, and labels, padded on both sides."""
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(1, PAD, (4, 7), generator=generator)
     labels = torch.randint(1, PAD, (4, 6), generator=generator)
@@ -71,7 +71,7 @@ def read_alone(model: RnnSearch, vectors: Tensor) -> Tensor:
 
 
 def write_alone(model: RnnSearch, ids: list[int], words: list[int]) -> tuple[Tensor, Tensor]:
-    """Give the logits of what follows each word, (S, V), and the attention, (S, E)."""
+    """Return the logits after each word, (S, V), and the attention, (S, E)."""
     config, decoder, readout = model.config, model.decoder, model.readout
     width = config.hidden_width
     states = read_alone(model, model.embeddings.weight[ids])
@@ -214,7 +214,7 @@ LONGEST = 3
 
 
 def all_texts(model: RnnSearch) -> list[tuple[tuple[int, ...], bool]]:
-    """Give every text that can be written, and whether it ends."""
+    """Return every text that can be generated, and whether it ends."""
     words = [n for n in range(model.config.decoder_vocab_size) if n not in (PAD, EOS)]
     texts = []
     for length in range(LONGEST + 1):
@@ -225,7 +225,7 @@ def all_texts(model: RnnSearch) -> list[tuple[tuple[int, ...], bool]]:
 def log_probabilities(
     model: RnnSearch, ids: Tensor, texts: list[tuple[tuple[int, ...], bool]]
 ) -> tuple[Tensor, Tensor]:
-    """Score texts as a whole; also give how much each source token was attended to."""
+    """Score texts as a whole; also return the summed attention to each source token."""
     rows = [[*text, *([EOS] if ended else [])] for text, ended in texts]
     labels = torch.tensor([row + [-100] * (LONGEST - len(row)) for row in rows])
     source = ids.expand(len(rows), -1)
@@ -316,7 +316,7 @@ def test_draws_depend_on_the_number_of_the_item_alone() -> None:
     options = Search(eos_token_id=EOS, max_new_tokens=8, do_sample=True, num_return_sequences=3)
     four = model.generate(ids, mask, search=options)
     rows = torch.tensor([2, 0])
-    two = model.generate(ids[rows], mask[rows], search=options, numbers=[2, 0])
+    two = model.generate(ids[rows], mask[rows], search=options, item_seeds=[2, 0])
     assert [[text.tokens for text in item] for item in two] == [
         [text.tokens for text in four[row]] for row in (2, 0)
     ]

@@ -1,4 +1,4 @@
-"""The recurrent model's folder and fresh weights, and what is wrong with what it is given."""
+"""The recurrent model's folder and initial weights, and its invalid inputs."""
 
 import json
 from dataclasses import replace
@@ -139,5 +139,5 @@ def test_wrong_input_is_named(given: dict[str, Any], message: str) -> None:
 
 def test_more_tokens_than_it_can_write_are_refused() -> None:
     model = model_of({"max_position_embeddings": 4})
-    with pytest.raises(UserError, match="max_new_tokens is 5; the model writes 4"):
+    with pytest.raises(UserError, match="max_new_tokens is 5; the model generates at most 4"):
         model.generate(IDS, search=Search(eos_token_id=0, max_new_tokens=5))

@@ -1,4 +1,4 @@
-"""What RoBERTa does otherwise than BERT: its positions, and the names of its weights."""
+"""How RoBERTa differs from BERT: its positions, and the names of its weights."""
 
 import json
 import logging

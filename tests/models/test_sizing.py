@@ -1,4 +1,4 @@
-"""How many tokens are answered for at once."""
+"""How many tokens a batch of predictions has."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace

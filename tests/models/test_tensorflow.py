@@ -28,7 +28,7 @@ DATA = "bert_model.ckpt.data-00000-of-00001"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a copy of the original checkpoint."""
+    """Provide a copy of the original checkpoint."""
     shutil.copytree(FILES / "original", tmp_path / "bert")
     return tmp_path / "bert"
 

@@ -1,4 +1,4 @@
-"""The Transformer by itself: what it refuses, searches with a tree, narrow weights, folders."""
+"""The Transformer alone: refusals, tree search, narrow weights, folders."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -255,7 +255,7 @@ def test_labels_are_smoothed_in_training_alone() -> None:
 
 @torch.no_grad()
 def _log_probability(model: Transformer, source: Tensor, text: Hypothesis) -> float:
-    """Return that of a text, computed without a cache and without neighbours."""
+    """Return the log-probability of a text, computed without a cache and alone."""
     labels = torch.tensor([[*text.tokens, *([0] if text.ended else [])]])
     logits = model(source[None], labels=labels).logits
     return float(logits.log_softmax(-1).gather(1, labels.T).sum())
@@ -388,7 +388,7 @@ def test_wrong_arguments(given: dict[str, Any], said: str) -> None:
 
 
 def test_a_text_longer_than_the_model() -> None:
-    with pytest.raises(UserError, match="max_new_tokens is 17; the model writes 16"):
+    with pytest.raises(UserError, match="max_new_tokens is 17; the model generates at most 16"):
         _model().generate(*_batch(), search=Search(eos_token_id=0, max_new_tokens=17))
 
 

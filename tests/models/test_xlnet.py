@@ -1,4 +1,4 @@
-"""XLNet's memory, streams and refusals, beside what the reference can be asked."""
+"""XLNet's memory, streams and refusals, including what the reference cannot check."""
 
 from typing import Any
 
@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from heedful.errors import UserError
-from heedful.models import XLNetConfig, XLNetForQuestionAnswering, XLNetLMHeadModel, XLNetModel
+from heedful.models import (
+    XLNetConfig,
+    XLNetForQuestionAnswering,
+    XLNetForQuestionAnsweringSimple,
+    XLNetLMHeadModel,
+    XLNetModel,
+)
 from heedful.models.xlnet.presets import PRESETS
 
 B, S, D, L = 2, 12, 16, 2
@@ -24,7 +30,7 @@ def _model(kind: Any = XLNetModel, **changes: Any) -> Any:
 
 @pytest.mark.parametrize("cut", [1, 5, 11])
 def test_segments_with_memory_are_the_text_as_a_whole(cut: int) -> None:
-    """So it is where no token sees a later one, for the memory has not."""
+    """This holds if no token sees a later one, because the memory has not."""
     model = _model(attn_type="uni", mem_len=None)
     whole = model(IDS)
     first = model(IDS[:, :cut], use_mems=True)
@@ -62,7 +68,7 @@ def test_pruned_heads_are_those_that_a_mask_hides_in_both_streams() -> None:
 
 
 def test_what_has_nothing_to_see_gets_zeros_and_leaks_nothing() -> None:
-    """The reference lets it see all, itself as well."""
+    """The reference lets it see everything, including itself."""
     model = _model(n_layer=1)
     given = {
         "perm_mask": torch.ones(B, S, S),
@@ -106,6 +112,13 @@ def test_the_pointer_finds_what_may_be_an_answer() -> None:
     torch.testing.assert_close(model(IDS[:, :2]).start_top_log_probs.sum(1), torch.ones(B).double())
 
 
+@pytest.mark.parametrize("model", [XLNetForQuestionAnswering, XLNetForQuestionAnsweringSimple])
+@pytest.mark.parametrize("name", ["start_positions", "end_positions"])
+def test_an_answer_with_one_end_is_refused(model: Any, name: str) -> None:
+    with pytest.raises(UserError, match="give both start_positions and end_positions, or neither"):
+        _model(model)(IDS, **{name: torch.zeros(B, dtype=torch.long)})
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_sizes(name: str) -> None:
     config = XLNetConfig(**PRESETS[name])
@@ -120,7 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a mask of queries": (
         {"attention_mask": torch.ones(B, S, S)},
-        r"must be \(2, 12\); perm_mask says more",
+        r"must be \(2, 12\); for other masks",
     ),
     "a mask of numbers": ({"attention_mask": IDS + 1}, "attention_mask holds values from"),
     "an order of another length": (
@@ -131,8 +144,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"target_mapping": torch.ones(B, 1, 3)},
         r"target_mapping has shape \(2, 1, 3\); it must be \(2, predictions, 12\)",
     ),
-    "two tokens in a row": ({"target_mapping": torch.ones(B, 1, S)}, "one 1 at most"),
-    "half a token": ({"target_mapping": torch.eye(S)[None, :2].expand(B, -1, -1) / 2}, "one 1 at"),
+    "two tokens in a row": ({"target_mapping": torch.ones(B, 1, S)}, "at most one 1"),
+    "half a token": (
+        {"target_mapping": torch.eye(S)[None, :2].expand(B, -1, -1) / 2},
+        "at most one 1",
+    ),
     "one token twice": (
         {"target_mapping": torch.eye(S)[None, [1, 1]].expand(B, -1, -1)},
         "one row",
@@ -140,7 +156,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "memory of fewer blocks": ({"mems": MEMORY[:1]}, "mems has 1 blocks; the model has 2"),
     "memory of another batch": (
         {"mems": (MEMORY[0], torch.zeros(3, 1, D))},
-        r"that of block 1 has shape \(3, 1, 16\); it must be \(3, 2, 16\)",
+        r"the memory of block 1 has shape \(3, 1, 16\); it must be \(3, 2, 16\)",
     ),
     "types of another length": ({"token_type_ids": IDS[:, :3]}, "token_type_ids has shape"),
     "types that are no integers": ({"token_type_ids": IDS.float()}, "token_type_ids has type"),
@@ -155,7 +171,7 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
 
 
 def test_a_batch_that_has_no_halves_is_refused() -> None:
-    with pytest.raises(UserError, match="the batch has 1 sequences; with bi_data one half"):
+    with pytest.raises(UserError, match="the batch has 1 sequences; with bi_data half"):
         _model(bi_data=True)(IDS[:1])
 
 

@@ -1,4 +1,4 @@
-"""A document holds all it needs, lets nothing else in, and shows any text as it is."""
+"""A document is self-contained, loads nothing else, and shows any text unchanged."""
 
 import json
 import re

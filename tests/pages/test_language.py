@@ -1,4 +1,4 @@
-"""What pages say is there in Chinese, too, and a browser that asks for Chinese gets it."""
+"""All phrases of the pages exist in Chinese, and a browser that asks for Chinese gets them."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ def test_every_phrase_has_its_chinese_and_is_said() -> None:
 
 
 def test_every_sentence_comes_from_the_code() -> None:
-    """Its longest word, at least, stands in a string of the code."""
+    """At least its longest word is in a string of the code."""
     strings = " ".join(
         node.value
         for text in sources("py")
@@ -76,7 +76,7 @@ def test_both_languages_have_the_same_values() -> None:
         ("question", "问题"),
         ("label 'no {0} label'", "标签 'no {0} label'"),
         ("answer 'the word x looks replaced'", "答案 'the word x looks replaced'"),
-        ("Sorts text into 2 labels (one label per text): a, b.", None),
+        ("Gives each text one of 2 labels: a, b.", None),
         (
             "The model read 3 of the text's 1,000 tokens.",
             "文本共 1,000 个 token，模型读取了 3 个。",
@@ -85,7 +85,7 @@ def test_both_languages_have_the_same_values() -> None:
     ],
 )
 def test_sentences_keep_their_values(english: str, said: str | None) -> None:
-    assert chinese().sentence(english) == (said or "把文本分为 2 个标签（每条文本一个）：a, b。")
+    assert chinese().sentence(english) == (said or "给每条文本 2 个标签中的一个：a, b。")
     assert ENGLISH.sentence(english) == english
 
 

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def reference() -> ModuleType:
-    """Give ``transformers``, whose models are what ours must equal."""
+    """Provide ``transformers``, whose models ours must equal."""
     transformers: ModuleType = pytest.importorskip(
         "transformers", reason="parity needs the reference: pip install 'heedful[dev]'"
     )

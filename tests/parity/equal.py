@@ -1,11 +1,11 @@
-"""What equal to the reference means: the same in float64 but for rounding."""
+"""Equality with the reference: the same in float64 except for rounding."""
 
 import torch
 from torch import Tensor
 
 
 def assert_equal(found: Tensor | None, right: Tensor | None, name: str = "") -> None:
-    """Check a tensor, or that neither model gives one."""
+    """Check a tensor, or that neither model returns one."""
     if found is None or right is None:
         assert found is right, name
         return

@@ -1,4 +1,4 @@
-"""What the parity tests know of each family of encoders: a row here is all that a new one needs.
+"""The parity tests' table of encoder families: a new family needs only a row here.
 
 Every model is tiny: B sequences of S tokens, width D, L blocks of H heads, V tokens in the
 vocabulary. Classes are looked up by their names, which are the reference's.
@@ -26,7 +26,7 @@ _NOWHERE = Path()
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What is different in a family."""
+    """Properties of a family."""
 
     sizes: dict[str, Any]
     """Of its tiny model without dropout, by the keys of its configuration."""
@@ -352,7 +352,7 @@ def pair_of_models(
 
 
 def same_random_weights(ours: Model, theirs: nn.Module) -> None:
-    """Draw all weights of the reference's model that are learnt, and give ours the same."""
+    """Draw all trained weights of the reference's model, and copy them into ours."""
     ours.float()
     theirs.float()  # which pruning makes of its weights, too
     torch.manual_seed(0)
@@ -366,7 +366,7 @@ def same_random_weights(ours: Model, theirs: nn.Module) -> None:
 
 
 def by_file_name(ours: Model, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is kept by the names of our parameters under those of the reference."""
+    """Rename the keys of a dict from our parameter names to those of the reference."""
     named = {renamed(name, ours.file_names): value for name, value in tensors.items()}
     there = {name: value for name, value in named.items() if value is not None}
     rest = dict.fromkeys(named.keys() - there.keys(), torch.zeros(1))
@@ -382,7 +382,7 @@ def random_positions(family: str, shape: tuple[int, ...]) -> Tensor:
 
 
 def random_ids(family: str, shape: tuple[int, ...], *, everything: bool) -> dict[str, Tensor]:
-    """Return the ids of a call: tokens alone, or also all that goes with each token."""
+    """Return the ids of a call: only tokens, or also everything that goes with each token."""
     row = ROWS[family]
     ids = {"input_ids": torch.randint(V, shape)}
     if everything:

@@ -1,4 +1,4 @@
-"""ALBERT's groups of layers equal the reference's, however they are divided."""
+"""ALBERT's groups of layers equal the reference's, for any division into groups."""
 
 from types import ModuleType
 from typing import Any

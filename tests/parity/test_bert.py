@@ -1,4 +1,4 @@
-"""BERT equals the reference in values and gradients, in float64, over its options."""
+"""BERT's values and gradients equal the reference's in float64, for its options."""
 
 import importlib.metadata
 import itertools
@@ -43,7 +43,7 @@ OPTIONS: dict[str, list[Any]] = {
 
 
 def _pairwise(options: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
-    """Choose combinations until every pair of values of two options has met (greedy)."""
+    """Choose combinations until every pair of values of two options is covered (greedy)."""
     pairs = {
         ((one, a), (other, b))
         for one, other in itertools.combinations(options, 2)
@@ -133,7 +133,7 @@ def _tensors(output: Any) -> list[Tensor]:
 
 
 def _gradients(model: nn.Module, batch: dict[str, Any]) -> tuple[Any, dict[str, Tensor | None]]:
-    """Run the model and send back a gradient from everything that it returns."""
+    """Run the model, and backpropagate from everything that it returns."""
     output = model(**batch)
     torch.manual_seed(2)
     parts = [(x * torch.randn_like(x)).sum() for x in _tensors(output)]

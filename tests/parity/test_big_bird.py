@@ -1,4 +1,4 @@
-"""BigBird reads long texts by blocks as its reference does, each text as if it were alone."""
+"""BigBird reads long texts by blocks as the reference does, each text as if alone."""
 
 from collections.abc import Sequence
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""An encoder with a decoder equals the reference's: values, gradients, folders, what it writes."""
+"""Encoder-decoders equal the reference's: values, gradients, folders and generated texts."""
 
 from pathlib import Path
 from types import ModuleType
@@ -200,7 +200,7 @@ def _mixed(reference: ModuleType, family: str, writer: str) -> tuple[BertEncoder
 def test_parts_of_other_families(
     reference: ModuleType, tmp_path: Path, family: str, writer: str
 ) -> None:
-    """Values and gradients, folders both ways, and each token written from a cache."""
+    """Values and gradients, folders both ways, and generation from a cache."""
     ours, theirs = _mixed(reference, family, writer)
     batch = _batch()
     batch["input_ids"] = batch["input_ids"].clamp(min=4)

@@ -1,4 +1,4 @@
-"""The reference reads what we write, we read what it writes, and nothing changes on the way."""
+"""The reference reads our folders, we read its folders, and nothing changes on the way."""
 
 from pathlib import Path
 from types import ModuleType

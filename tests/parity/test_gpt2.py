@@ -1,4 +1,4 @@
-"""GPT-2 reads what the reference publishes, and writes as it does."""
+"""GPT-2 reads published folders of the reference, and generates as the reference does."""
 
 import gzip
 import itertools
@@ -24,7 +24,7 @@ from heedful.models import GPT2DoubleHeadsModel, GPT2LMHeadModel
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory, data_folder: Path) -> Path:
-    """Give the folder of a tiny GPT-2 as the reference writes it, unpacked."""
+    """Provide the folder of a tiny GPT-2 as the reference writes it, unpacked."""
     folder = tmp_path_factory.mktemp("published")
     for path in (data_folder / "tokenizers" / "tiny-gpt2").iterdir():
         if path.suffix == ".gz":
@@ -69,7 +69,7 @@ def test_it_writes_as_the_reference(reference: ModuleType) -> None:
     "more", [{}, {"scale_attn_by_inverse_layer_idx": True}, {"scale_attn_weights": False}]
 )
 def test_scores_in_float32(reference: ModuleType, more: dict[str, bool]) -> None:
-    """The reference's option cannot be had in float64."""
+    """The reference does not support the option in float64."""
     changes = {"reorder_and_upcast_attn": True, **more}
     ours, theirs = pair_of_models(reference, "gpt2", "GPT2Model", **changes)
     assert ours.config.reorder_and_upcast_attn

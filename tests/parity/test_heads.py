@@ -1,4 +1,4 @@
-"""Every head equals the reference's in values and gradients, in float64, and in its folders."""
+"""Every head equals the reference's: values and gradients in float64, and its folders."""
 
 import dataclasses
 from pathlib import Path
@@ -74,7 +74,7 @@ def _models(
 
 
 def _decoder(class_name: str) -> dict[str, bool]:
-    """Return what makes a decoder of a model that scores the next word, if it is not always one."""
+    """Return the options that make a decoder of a model, if it is not always one."""
     family, head = HEADS[class_name]
     return (
         {"is_decoder": True} if head == "causal_lm" and "decoder" not in ROWS[family].lacks else {}
@@ -140,7 +140,7 @@ def _labels(head: str) -> dict[str, Tensor]:
 
 
 def _for_them(class_name: str, batch: dict[str, Any]) -> dict[str, Any]:
-    """Lay out what the reference forgets to: further ids of choices, one row for each."""
+    """Flatten further ids of choices, one row for each, which the reference does not do."""
     family, head = HEADS[class_name]
     given = [name for name in ROWS[family].extra_ids if name in batch and head == "choice"]
     return batch | {name: batch[name].flatten(0, 1) for name in given}
@@ -158,7 +158,7 @@ def _at_labels(head: str, batch: dict[str, Any], logits: Tensor) -> Tensor:
 
 
 def _of_text(head: str, batch: dict[str, Any], key: str, value: Tensor) -> Tensor:
-    """Leave out what is said of padding, if the reference says nonsense of it."""
+    """Leave out the outputs for padding, if the reference's are meaningless."""
     family, _ = HEADS[head]
     if not ROWS[family].needs_text or "attention_mask" not in batch:
         return value
@@ -220,7 +220,7 @@ def test_kinds_of_labels_of_a_text(
 def test_summaries_of_a_choice(
     reference: ModuleType, kind: str, project: bool, activation: str | None
 ) -> None:
-    """Without padding, which the reference counts in the summary as if it were text."""
+    """Without padding, which the reference includes in the summary as if it were text."""
     ours, theirs = _models(
         reference,
         "ElectraForMultipleChoice",
@@ -310,7 +310,7 @@ def test_an_untied_head_in_folders(reference: ModuleType, tmp_path: Path) -> Non
 def test_heads_take_what_another_has_learnt(
     reference: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Pre-training's words go to a masked language model, and its heads start fresh one by one."""
+    """A masked language model takes the head of pre-training; missing heads start fresh."""
     _, theirs = _models(reference, "BertForPreTraining")
     theirs.float().save_pretrained(tmp_path / "both")
     ids = _batch("BertForMaskedLM", "nothing")["input_ids"]

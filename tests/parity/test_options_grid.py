@@ -188,7 +188,7 @@ def _mask(kind: str, keys: int) -> Tensor | None:
 
 
 def _batch(options: Options) -> dict[str, Any]:
-    """Make the arguments of a call, those of which only some are tensors."""
+    """Make the arguments of a call; only some are tensors."""
     torch.manual_seed(1)
     batch: dict[str, Any] = {}
     ids = torch.randint(MORE_WORDS if options.resized_vocabulary else V, (B, S))
@@ -235,7 +235,7 @@ def _with_past(model: nn.Module, batch: dict[str, Any], options: Options) -> dic
 
 
 def _found(ours: Model, batch: dict[str, Any], options: Options) -> dict[str, Any]:
-    """Run our model, and give every tensor that it returns a name."""
+    """Run our model, and name every tensor that it returns."""
     output: BertModelOutput = ours(
         **_with_past(ours, batch, options), only_first=options.only_first, output_kernels=True
     )
@@ -264,7 +264,7 @@ def _named(output: Any) -> dict[str, Any]:
 
 
 def _expected(theirs: nn.Module, batch: dict[str, Any], options: Options) -> dict[str, Any]:
-    """Run the reference, and give every tensor that ours should return a name."""
+    """Run the reference, and name every tensor that ours should return."""
     pruned_and_masked = options.pruned and options.head_mask != "none"
     if pruned_and_masked:
         # The reference takes no mask of all heads once some are pruned.
@@ -319,7 +319,7 @@ def _whole(theirs: nn.Module, batch: dict[str, Any], options: Options) -> dict[s
 
 
 def _keep_text(outputs: dict[str, Any], batch: dict[str, Any], options: Options) -> None:
-    """Leave out what is said of padding, if the reference of a family says nonsense of it."""
+    """Leave out the outputs for padding, if those of a family's reference are meaningless."""
     if not ROWS[options.family].needs_text or "attention_mask" not in batch:
         return
     real = batch["attention_mask"].bool()
@@ -338,7 +338,7 @@ def _check_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def _gradients(
     model: nn.Module, outputs: dict[str, Any], batch: dict[str, Any]
 ) -> dict[str, Tensor | None]:
-    """Send back a gradient from everything that was returned."""
+    """Backpropagate from everything that was returned."""
     dice = torch.Generator().manual_seed(2)
     parts = [
         (outputs[name] * torch.randn(outputs[name].shape, generator=dice)).sum()

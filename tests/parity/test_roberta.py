@@ -1,4 +1,4 @@
-"""RoBERTa's positions, which are counted from padding, at the sizes that are published."""
+"""RoBERTa's positions, which count from the padding id, at published sizes."""
 
 from types import ModuleType
 from typing import Any

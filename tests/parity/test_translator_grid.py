@@ -132,7 +132,7 @@ def _batch(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(output: Any) -> dict[str, Tensor]:
-    """Give every tensor that a model returns a name."""
+    """Name every tensor that a model returns."""
     named = {}
     for name in output.keys():  # noqa: SIM118 (an output is no dict)
         value = output[name]
@@ -149,7 +149,7 @@ def _kept(mask: str, block: int) -> list[int]:
 
 
 def _expected(theirs: Any, batch: dict[str, Any], options: dict[str, Any]) -> dict[str, Tensor]:
-    """Run the reference, and give every tensor that ours should return a name."""
+    """Run the reference, and name every tensor that ours should return."""
     batch = dict(batch)
     for name, part in MASKS.items():
         shape = (LAYERS[part], HEADS[part])
@@ -178,7 +178,7 @@ def _expected(theirs: Any, batch: dict[str, Any], options: dict[str, Any]) -> di
 
 
 def _gradients(inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Send back a gradient from everything that was returned."""
+    """Backpropagate from everything that was returned."""
     dice = torch.Generator().manual_seed(2)
     parts = [
         (outputs[name] * torch.randn(outputs[name].shape, generator=dice)).sum()
@@ -189,7 +189,7 @@ def _gradients(inputs: dict[str, Tensor], outputs: dict[str, Tensor]) -> dict[st
 
 
 def _without_pruned(gradients: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Leave out what the lost heads of ours would have had."""
+    """Leave out the values of our pruned heads."""
     left = dict(gradients)
     for pattern, mask in ATTENTIONS.items():
         stack, attention = pattern.split(".*.")

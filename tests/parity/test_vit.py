@@ -1,4 +1,4 @@
-"""ViT computes what the reference does: values and gradients in float64, folders both ways."""
+"""ViT equals the reference: values and gradients in float64, folders both ways."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ PATCHES = 9
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is different from a plain call of a plain model."""
+    """Differences from a plain call of a plain model."""
 
     name: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -121,7 +121,7 @@ def _pair(reference: ModuleType, name: str, case: Case) -> tuple[Model, nn.Modul
 
 @pytest.fixture
 def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the reference keep float64 where it would round its weights to float32."""
+    """Keep the reference's weights in float64 where it would round them to float32."""
 
     def softmax(scores: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
         return scores.softmax(dim)
@@ -253,7 +253,7 @@ def test_pictures_of_another_size_are_read_from_now_on() -> None:
         ((1, 1, 12, 12), {}, r"it must be \(batch, 3, 12, 12\)"),
         ((1, 3, 16, 12), {}, "16 x 12 pixels; the model reads 12 x 12"),
         ((1, 3, 3, 12), {"interpolate_pos_encoding": True}, "a patch has 4 x 4"),
-        ((1, 3, 12, 12), {"bool_masked_pos": torch.ones(1, 9)}, "no vector for hidden patches"),
+        ((1, 3, 12, 12), {"bool_masked_pos": torch.ones(1, 9)}, "the model has no mask token"),
         ((1, 3, 12, 12), {"head_mask": torch.ones(3)}, "head_mask has shape"),
     ],
 )
@@ -282,7 +282,7 @@ def test_what_no_model_has(values: dict[str, Any], message: str) -> None:
 
 def test_hidden_patches_and_pixels_must_fit() -> None:
     model = models.ViTForMaskedImageModeling(models.ViTConfig(**SIZES | {"encoder_stride": 8}))
-    with pytest.raises(UserError, match="patch_size, 4, must be encoder_stride, 8"):
+    with pytest.raises(UserError, match="patch_size 4 must equal encoder_stride 8"):
         model(torch.zeros(1, 3, 12, 12), torch.ones(1, PATCHES))
     with pytest.raises(UserError, match=r"bool_masked_pos has shape \(1, 4\); it must be \(1, 9\)"):
         model.body(torch.zeros(1, 3, 12, 12), torch.ones(1, 4))

@@ -72,7 +72,7 @@ CASES = _cases()
 
 
 def _widened(theirs: Any) -> Any:
-    """Have the reference's vectors of distances in float64, which its second stream needs."""
+    """Keep the reference's distance embeddings in float64, which its second stream needs."""
     body = getattr(theirs, "transformer", theirs)
     narrow = body.relative_positional_encoding
     body.relative_positional_encoding = lambda *size, **more: narrow(*size, **more).double()
@@ -85,7 +85,7 @@ def _models(reference: ModuleType, name: str, training: bool, **changes: Any) ->
 
 
 def _order() -> Tensor:
-    """Hide what comes later in a random order from each token, but the first token from none."""
+    """Mask later tokens of a random order from each token, but the first token from none."""
     turns = torch.rand(B, S).argsort(1)
     hidden = turns[:, :, None] <= turns[:, None]
     hidden[:, :, 0] = False  # the reference has no zeros for a query with nothing to attend to
@@ -130,7 +130,7 @@ def _batch(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _named(output: Any, batch: dict[str, Any]) -> dict[str, Tensor]:
-    """Give every tensor that a model returns a name."""
+    """Name every tensor that a model returns."""
     tensors = {}
     for name in output.keys():  # noqa: SIM118 (an output is no dict)
         value = output[name]

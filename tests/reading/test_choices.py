@@ -65,6 +65,25 @@ def test_a_table(tmp_path: Path) -> None:
     assert (record.answer, record.where) == (2, f"{path}, row 1")
 
 
+def test_choices_in_columns_as_data_libraries_keep_them(tmp_path: Path) -> None:
+    texts, labels = ["red", "blue", "green"], ["A", "B", "C"]
+    row = {"question": "How?", "choices": {"label": labels, "text": texts}, "answerKey": "B"}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    for path in (tmp_path / "a.parquet", _write(tmp_path / "a.jsonl", row)):
+        (record,) = read_choices([path])
+        assert (record.question, record.choices, record.answer) == ("How?", tuple(texts), 1)
+    path = _write(tmp_path / "b.jsonl", row | {"choices": {"label": labels, "text": texts[:2]}})
+    with pytest.raises(UserError, match="line 1: 'choices' has 3 labels, but 2 texts"):
+        list(read_choices([path]))
+
+
+def test_an_empty_cell_of_a_table_is_not_a_missing_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([PLAIN, PLAIN | {"question": None}]), path)
+    with pytest.raises(UserError, match="row 2: 'question': expected text, found null"):
+        list(read_choices([path]))
+
+
 def test_files_one_after_another_and_compressed(tmp_path: Path) -> None:
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(json.dumps(LABELLED).encode()))

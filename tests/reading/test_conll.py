@@ -23,7 +23,7 @@ Blackburn NNP I-NP I-PER
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., list[TaggedText]]:
-    """Give a function that reads what is written, to the end."""
+    """Provide a function that writes a file and reads all its records."""
 
     def call(
         content: str,
@@ -217,8 +217,8 @@ def test_a_file_without_blank_lines_is_not_held(
     with pytest.raises(UserError) as caught:
         read("a O\n" * 4)
     assert str(caught.value) == (
-        f"{tmp_path / 'f'}, line 4: more than 3 words without a blank line; "
-        "one stands between two sentences"
+        f"{tmp_path / 'f'}, line 4: more than 3 words without a blank line, "
+        "which must separate sentences"
     )
 
 

@@ -113,7 +113,7 @@ def test_quotes(text: str, rows: list[tuple[int, list[str]]]) -> None:
         ('a,b\nc,d\n"e\nf"\ng,h\n', "line 3: 1 field, expected 2 as in line 1"),
         (
             'a,b\n"c" d, e,f\ng,h\n',
-            "line 2: quotes do not balance, or do not stand at both ends of a field; with "
+            "line 2: quotes do not balance, or are not at both ends of a field; with "
             "quotes as plain characters the line has 3 "
             "fields, expected 2 as in line 1",
         ),
@@ -138,7 +138,7 @@ def test_rows_that_cannot_be_read(text: str, message: str) -> None:
 )
 def test_a_space_beside_quotes_is_told(text: str, line: int) -> None:
     assert error_of(text) == (
-        f"a.csv, line {line}: a space stands beside the quotes of a field, so they do not quote "
+        f"a.csv, line {line}: there is a space next to the quotes of a field, so they do not quote "
         "it; delete the space"
     )
 

@@ -1,4 +1,4 @@
-"""Texts that are not UTF-8: told, read where the user says how, and damage that was done before."""
+"""Texts that are not UTF-8: detected, read in the encoding of the user, or damaged earlier."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Data in memory becomes files for as long as they are read."""
+"""Data in memory is stored as files while they are read."""
 
 import datetime
 import io
@@ -184,7 +184,7 @@ def test_a_column_of_mixed_types_in_a_table_of_pandas() -> None:
 def test_columns_that_pandas_counts_are_not_taken_for_others() -> None:
     pandas = pytest.importorskip("pandas")
     data = pandas.DataFrame([["a", "x"], ["b", "y"]])
-    with pytest.raises(UserError, match=r"^train: column 0 has a number for a name, but"):
+    with pytest.raises(UserError, match=r"^train: column 0 has a number as its name, but"):
         labels(data, ColumnSettings(text="1", label="2"))
     data.columns = ["said", "kind"]
     assert labels(data, ColumnSettings(text="1", label="2")) == [("x",), ("y",)]

@@ -1,4 +1,4 @@
-"""A JSON document is held in memory as a whole, so it has a bound."""
+"""A JSON document is held in memory as a whole, so its size is limited."""
 
 import gzip
 from pathlib import Path

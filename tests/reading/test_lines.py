@@ -49,7 +49,7 @@ def test_utf8_with_a_mark_is_utf8(tmp_path: Path) -> None:
 
 
 def zstandard(content: bytes) -> bytes:
-    """Compress as programs of several threads do, with a frame that is skipped."""
+    """Compress as multithreaded programs do, with a skippable frame."""
     packed: bytes = pyarrow.Codec("zstd").compress(content, asbytes=True)
     return b"\x50\x2a\x4d\x18\x04\0\0\0size" + packed
 

@@ -142,7 +142,7 @@ def pairs_of(sources: list[str], targets: list[str]) -> list[Record]:
 
 
 def test_swapped_sides_are_noticed() -> None:
-    """Also where both languages have one alphabet, by how often they use its letters."""
+    """Even for languages with the same alphabet, by their letter frequencies."""
     german, english = letter_shares(GERMAN * 20), letter_shares(ENGLISH * 20)
     assert german["ß"] > 0
     assert sum(english.values()) == pytest.approx(1, abs=1e-4)

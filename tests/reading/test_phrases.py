@@ -1,4 +1,4 @@
-"""Lists of phrases, and phrases that are marked in running text."""
+"""Lists of phrases, and phrases marked in running text."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is made ahead comes in order, one at a time, and says what went wrong."""
+"""Prefetched items come in order, one at a time; errors are raised in their position."""
 
 import threading
 from collections.abc import Iterator

@@ -52,7 +52,7 @@ def error_of(paths: list[Path], columns: ColumnSettings, format: str | None = No
 
 @pytest.mark.parametrize("mark", [";", "\t", "|"])
 def test_the_header_of_a_csv_says_what_parts_its_columns(write: Write, mark: str) -> None:
-    """As spreadsheets write it where 0,5 is a half."""
+    """As spreadsheets write it in countries where 0,5 is a half."""
     content = f'text{mark}label\n"good{mark} new, ""so"" so"{mark}pos\nan "open quote{mark}neg\n'
     records = read_records([write("a.csv", content)], ColumnSettings())
     rows = [(record.text, record.labels) for record in records]
@@ -139,7 +139,10 @@ def test_an_array_is_read_as_lines_are(write: Write, name: str, content: str) ->
         ('[[{"text": "a"}]]', ", row 1: expected a JSON object, found a list"),
         ("3", ", row 1: expected a JSON object, found the number 3"),
         ('{"data": ["a"]}', ", row 1: no column 'text'; columns: 'data'"),
-        ('[{"text": "a"}, {"txt": "b"}]', ", row 2: no column 'text' (did you mean 'txt'?)"),
+        (
+            '[{"text": "a"}, {"txt": "b"}]',
+            ", row 2, column 'text': missing, though earlier rows have it",
+        ),
         ('[{"text": "a"} {}]', ", line 1, column 16: not JSON: Expecting ',' delimiter"),
         ('[{"text": "a"},\n {"text": "b"}', ", line 2, column 15: not JSON: Expecting ','"),
         ('[{"text": "a"}]\n\n}', ", line 3, column 1: not JSON: Expecting value"),
@@ -378,7 +381,8 @@ HEAD = "text,label\n"
         (
             "a.jsonl",
             '{"text": "a", "label": 1}\n{"text": "a", "lable": 1}\n',
-            ", line 2: no column 'label' (did you mean 'lable'?); columns: 'text', 'lable'",
+            ", line 2, column 'label': missing, though earlier lines have it"
+            " (did you mean 'lable'?); columns: 'text', 'lable'",
         ),
         (
             "a.jsonl",
@@ -466,6 +470,12 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
     assert records == [("a", ("x",)), ("b", ("y",))]
 
 
+def test_a_json_row_without_a_column_that_others_have_says_so(write: Write) -> None:
+    path = write("a.jsonl", '{"text": "a", "label": "x"}\n{"text": "b"}\n')
+    message = f"{path}, line 2, column 'label': missing, though earlier lines have it"
+    assert error_of([path], ColumnSettings()) == f"{message}; columns: 'text'"
+
+
 @pytest.mark.parametrize(
     ("name", "format", "columns", "message"),
     [
@@ -474,7 +484,7 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             None,
             ColumnSettings(),
             ": unknown ending '.cvs' (did you mean '.csv'?); known: .csv .tsv .jsonl .ndjson .json "
-            ".parquet .txt, or say its format: csv, tsv, jsonl, parquet, text",
+            ".parquet .txt, or give the format: csv, tsv, jsonl, parquet, text",
         ),
         (
             "a.xlsx",
@@ -486,22 +496,22 @@ def test_json_keys_may_come_in_any_order(write: Write) -> None:
             "a.txt",
             None,
             ColumnSettings(),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.csv",
             "text",
             ColumnSettings(text_pair="b", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.txt",
             None,
             ColumnSettings(text="message", label=None),
-            ": read as plain text, which has one text a line and no columns; say its format: "
-            "csv, tsv, jsonl or parquet",
+            ": read as plain text, which has one text per line and no columns; for a table, "
+            "give the format: csv, tsv, jsonl or parquet",
         ),
         (
             "a.parquet.gz",
@@ -544,7 +554,7 @@ def test_every_name_of_utf_8_is_that_of_parquet(tmp_path: Path, name: str) -> No
     pq.write_table(pa.table({"text": ["a"], "label": ["x"]}), path)
     (record,) = read_records([path], ColumnSettings(encoding=name))
     assert record.text == "a"
-    with pytest.raises(UserError, match="--encoding is for text; Parquet says itself"):
+    with pytest.raises(UserError, match="--encoding is for text; a Parquet file"):
         read_records([path], ColumnSettings(encoding="latin-1"))
 
 

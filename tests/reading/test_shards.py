@@ -1,4 +1,4 @@
-"""Which shards are read, how changes of them are noticed, and shards that are elsewhere."""
+"""Which shards are read, how changes to them are detected, and shards on other machines."""
 
 import gzip
 import io
@@ -31,7 +31,7 @@ def test_a_pattern_names_many(shards: Path) -> None:
 
 
 def test_shards_are_hashed_side_by_side(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """None waits until another is done, for an object store takes its time."""
+    """None waits for another, because an object store is slow."""
     found = find_shards([shards / "*.txt"])
     alone, all_here = shard_fingerprints(found), threading.Barrier(len(found))
     opened = reading.open_raw
@@ -111,7 +111,7 @@ def test_an_error_of_a_driver_names_the_file(monkeypatch: pytest.MonkeyPatch) ->
     from fsspec.implementations.memory import MemoryFileSystem
 
     class GoneError(Exception):
-        """What only its driver knows."""
+        """An exception that only the driver knows."""
 
     class Gone(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:

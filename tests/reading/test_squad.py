@@ -84,7 +84,7 @@ def test_an_array_of_rows(write: Write, wrap: Callable[[Any], Any]) -> None:
 
 
 def test_a_table_of_rows(tmp_path: Path) -> None:
-    """As data libraries keep SQuAD; a table fills up with nulls what a row lacks."""
+    """As data libraries store SQuAD; missing fields of a row are null."""
     path = tmp_path / "a.parquet"
     columns = {"text": ["blue", "sky"], "answer_start": [11, 4]}
     rows = [
@@ -95,6 +95,8 @@ def test_a_table_of_rows(tmp_path: Path) -> None:
     first, second = read_questions([path])
     assert first.answers == (GoldAnswer(text="blue", start=11), GoldAnswer(text="sky", start=4))
     assert (second.answers, second.where) == ((), f"{path}, row 2, question 'q2'")
+    pq.write_table(pa.Table.from_pylist([rows[1], rows[0] | {"context": None}]), path)
+    assert error_of(path) == ", row 2: 'context': expected text, found null"
     pq.write_table(pa.table({"question": ["What?"], "context": [SKY]}), path)
     (alone,) = read_questions([path], labelled=False)
     assert (alone.question, alone.answers) == ("What?", None)
@@ -227,9 +229,9 @@ PLACE = f"{PARAGRAPH}, question 'q1': "
         (asked(answers=["blue"]), PLACE + "'answers': expected objects, found a string"),
         (
             asked(answers={"text": ["blue"], "answer_start": []}),
-            PLACE + "1 texts of answers, but 0 starts",
+            PLACE + "1 text of answers, but 0 starts",
         ),
-        (asked(is_impossible=True), PLACE + "'is_impossible' is True, with 1 answers"),
+        (asked(is_impossible=True), PLACE + "'is_impossible' is True, with 1 answer"),
         (
             asked(answers=[], is_impossible=False),
             PLACE + "'is_impossible' is False, with 0 answers",

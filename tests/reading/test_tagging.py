@@ -33,7 +33,7 @@ def parsed(written: str) -> list[Tag]:
 
 @st.composite
 def entity_lists(draw: st.DrawFn) -> tuple[list[Entity], int]:
-    """Draw entities of two types among some words, neighbours of one type among them."""
+    """Draw entities of two types in some words; some neighbours have the same type."""
     count = draw(st.integers(0, 9))
     entities, place = [], 0
     while place < count:
@@ -45,7 +45,7 @@ def entity_lists(draw: st.DrawFn) -> tuple[list[Entity], int]:
 
 
 def iob1_tags(entities: list[Entity], count: int) -> list[str]:
-    """Write entities in the scheme that is only read."""
+    """Write entities in IOB1, which heedful reads but never writes."""
     tags = ["O"] * count
     for start, end, label in entities:
         follows = start > 0 and tags[start - 1].endswith(f"-{label}")

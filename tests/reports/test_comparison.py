@@ -1,4 +1,4 @@
-"""Whether two runs differ: for every task, and what is refused."""
+"""Whether two runs differ: for every task, and which comparisons are refused."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.golden.copies import LATEST, ONE_OF_EACH
 import heedful
 from heedful.cli import run
 from heedful.errors import UserError
-from heedful.judging import Judgement
+from heedful.item_results import ItemResult
 from heedful.metrics.generation import paired_tests, text_metrics
 from heedful.reading import Record
 from heedful.reports.comparison import PairedResults, Verdict, conclude
@@ -22,8 +22,8 @@ from heedful.reports.top_k import TopK
 from heedful.tasks.answers.generated import GeneratedText
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.answers.translations import Translation
-from heedful.tasks.judges.decisions import one_label, several_labels
-from heedful.tasks.judges.texts import generated
+from heedful.tasks.item_scorers.decisions import one_label, several_labels
+from heedful.tasks.item_scorers.texts import generated
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +45,13 @@ def test_no_run_differs_from_itself(name: str) -> None:
         assert row["first"] == pytest.approx(row["second"]), name
         assert (row["low"], row["high"]) == (0, 0), name
         assert row["p_value"] == 1, name
-    assert comparison["conclusion"].startswith("No difference can be told")
+    assert comparison["conclusion"].startswith("No difference can be detected")
     assert comparison["conclusion"].endswith(" for both.")
     assert comparison["lost"] == comparison["gained"] == []
 
 
 def copy_of(name: str, folder: Path, **goal: object) -> Path:
-    """Copy a golden run, with other values of what it decided from its training data."""
+    """Copy a golden run, with other values of the settings chosen from its training data."""
     shutil.copytree(LATEST / name, folder)
     record = json.loads((folder / "heedful.json").read_text("utf-8"))
     record["goal"] |= goal
@@ -61,7 +61,7 @@ def copy_of(name: str, folder: Path, **goal: object) -> Path:
 
 @pytest.fixture
 def halved(tmp_path: Path) -> Path:
-    """Give a copy of the classifier that takes animals for food."""
+    """Provide a copy of the classifier that mistakes animals for food."""
     folder = copy_of("classify", tmp_path / "halved")
     for name in ("heedful.json", "config.json"):
         text = (folder / name).read_text("utf-8")
@@ -109,10 +109,10 @@ def test_paired_tests_of_texts() -> None:
 
 
 def test_one_text_that_differs_tells_nothing() -> None:
-    """By sacreBLEU's tests alone it would: they do not count a difference that is as large."""
-    judge = generated(cased=True, translated=True)
+    """sacreBLEU's tests alone would find a difference: they do not count equal differences."""
+    scorer = generated(cased=True, translated=True)
 
-    def judged(texts: list[str]) -> Iterator[Judgement]:
+    def results_of(texts: list[str]) -> Iterator[ItemResult]:
         for number, (text, right) in enumerate(zip(texts, RIGHT, strict=True)):
             answer = Translation(
                 n_best=(GeneratedText(text=text, score=0.0, ended=True),),
@@ -124,10 +124,10 @@ def test_one_text_that_differs_tells_nothing() -> None:
                 tokens_used=8,
             )
             record = Record(text=str(number), text_pair=right, labels=None, source="a", line=number)
-            yield from judge.judged([(answer, record)])
+            yield from scorer.results([(answer, record)])
 
-    pairing = PairedResults((judge, judge), "bleu")
-    pairing.update(zip(judged(RIGHT), judged(["a new cat", *RIGHT[1:]]), strict=True))
+    pairing = PairedResults((scorer, scorer), "bleu")
+    pairing.update(zip(results_of(RIGHT), results_of(["a new cat", *RIGHT[1:]]), strict=True))
     comparison = pairing.compare(("a", "b"), "translate", seed=0)
     assert len(comparison.scores["chrf"].p_values) == 3
     assert comparison.scores["perplexity"].test == "paired bootstrap"
@@ -143,7 +143,7 @@ def test_one_text_that_differs_tells_nothing() -> None:
         ("classify", "tag", "classify is a run of classify and tag one of tag"),
         ("classify", "pair", "only classify knows animal, food, place"),
         ("pretrain", "masked", "only runs with the same scores can be compared"),
-        ("many", "classify", "many: Sorts text into 3 labels (any number of labels per text)"),
+        ("many", "classify", "many: Gives each text any number of 3 labels"),
     ],
 )
 def test_what_cannot_be_compared(
@@ -159,7 +159,7 @@ def test_what_cannot_be_compared(
 def test_what_vectors_were_learnt_from_does_not_decide_how_they_are_compared(
     scored: bool, tmp_path: Path
 ) -> None:
-    """Runs that learnt from pairs and from scores, on data of either kind."""
+    """Runs trained on pairs and on scores, with data of either kind."""
     other = copy_of("embed", tmp_path / "other", scored=True, lowest=0.0, highest=5.0)
     data = tmp_path / "pairs.csv"
     rows = (LATEST / "data" / "embed.csv").read_text("utf-8").splitlines()[1:9]
@@ -197,9 +197,9 @@ def test_a_metric_that_there_is_not(capsys: pytest.CaptureFixture) -> None:
     assert "did you mean 'accuracy'?" in capsys.readouterr().err
 
 
-def decided(text: str) -> Judgement:
-    """Give a wrong decision for the second of two classes."""
-    return Judgement(
+def decided(text: str) -> ItemResult:
+    """Return a wrong decision for the second of two classes."""
+    return ItemResult(
         where="",
         texts={"text": text},
         truth="a",
@@ -212,17 +212,17 @@ def decided(text: str) -> Judgement:
 
 
 def test_a_metric_that_there_is_not_is_told_by_the_first_item() -> None:
-    judge = one_label(("a", "b"))
+    scorer = one_label(("a", "b"))
     pairs = iter([(decided("a text"), decided("a text"))] * 9)
     with pytest.raises(UserError, match="did you mean 'accuracy'"):
-        PairedResults((judge, judge), "acuracy").update(pairs)
+        PairedResults((scorer, scorer), "acuracy").update(pairs)
     assert len(list(pairs)) == 8
 
 
 def test_runs_that_cut_the_data_differently_are_refused() -> None:
-    judge = one_label(("a", "b"))
+    scorer = one_label(("a", "b"))
     with pytest.raises(UserError, match="they cut the data differently"):
-        PairedResults((judge, judge)).update([(decided("a text"), decided("a"))])
+        PairedResults((scorer, scorer)).update([(decided("a text"), decided("a"))])
 
 
 @pytest.mark.parametrize(
@@ -231,15 +231,15 @@ def test_runs_that_cut_the_data_differently_are_refused() -> None:
 def test_no_answer_differs_from_a_wrong_one(
     answers: tuple[str | None, str | None], differ: int
 ) -> None:
-    judge = one_label(("a", "b"))
-    pairing = PairedResults((judge, judge))
+    scorer = one_label(("a", "b"))
+    pairing = PairedResults((scorer, scorer))
     first, second = (replace(decided("a text"), answer=answer) for answer in answers)
     pairing.update([(first, second)])
     assert pairing.items_that_differ == differ
 
 
 def test_the_order_in_which_runs_know_labels_is_no_difference() -> None:
-    judges = several_labels(("a", "b", "c")), several_labels(("c", "b", "a"))
+    scorers = several_labels(("a", "b", "c")), several_labels(("c", "b", "a"))
     answers = [
         Prediction(
             label=label,
@@ -253,9 +253,9 @@ def test_the_order_in_which_runs_know_labels_is_no_difference() -> None:
     ]
     record = Record(text="a text", text_pair=None, labels=("c", "a"), source="f", line=1)
     (first,), (second,) = (
-        judge.judged([(answer, record)]) for judge, answer in zip(judges, answers, strict=True)
+        scorer.results([(answer, record)]) for scorer, answer in zip(scorers, answers, strict=True)
     )
-    pairing = PairedResults(judges)
+    pairing = PairedResults(scorers)
     pairing.update([(first, second)])
     assert pairing.items_that_differ == 0
 

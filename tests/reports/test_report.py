@@ -1,4 +1,4 @@
-"""A report of every task, as one document that holds what it should and no more."""
+"""A report of every task: one document with all its parts, and nothing else."""
 
 import json
 import re
@@ -31,13 +31,13 @@ def in_golden(golden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def text_of(html: str) -> str:
-    """Return what a document says, without its markup."""
+    """Return the text of a document, without its markup."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html.split("<main")[1]))
 
 
 @pytest.fixture
 def english_alone(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Collect the sentences of reports that have no Chinese."""
+    """Collect the sentences of reports that have no Chinese translation."""
     lacking: set[str] = set()
     translate = Language.sentence
 
@@ -62,7 +62,7 @@ def test_every_golden_run_is_reported(name: str, tmp_path: Path, english_alone: 
         if isinstance(value, float) and key != "tokens_per_second":
             assert f"{key} {value:.4f}" in said, key
     assert english_alone <= {"BLEU"}, "chinese.json lacks these"
-    assert "All were read whole" in said
+    assert "All were read completely" in said
     assert "The first answers" in said
     assert len(html) < LARGEST
     assert not re.search(r'(src|href)="(?!data:|#)', html)
@@ -73,7 +73,7 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     command(["report", "classify", "--out", str(tmp_path / "before.html")])
     before = text_of((tmp_path / "before.html").read_text("utf-8"))
     assert "heedful report RUN --data FILE" in before
-    assert "Sorts text into 3 labels" in before
+    assert "Gives each text one of 3 labels" in before
     command(["evaluate", *ONE_OF_EACH["classify"]])
     command(["report", "classify", "--out", str(tmp_path / "after.html")])
     after = text_of((tmp_path / "after.html").read_text("utf-8"))
@@ -99,7 +99,7 @@ def test_texts_that_were_cut_are_counted(tmp_path: Path) -> None:
     data.write_text(f"text,label\n{long},animal\n{long},animal\nthe cat,animal\n", "utf-8")
     said = text_of(heedful.report(LATEST / "classify", data, long_text="head").html)
     assert "at most 1,500 tokens, the longest has 1,500" in said
-    assert "2 of 3 were cut: 2,940 tokens were not read" in said
+    assert "2 of 3 were truncated: 2,940 tokens were not read" in said
 
 
 def test_each_bar_of_lengths_has_as_many_of_them(tmp_path: Path) -> None:
@@ -222,6 +222,16 @@ def test_long_lists_are_shortened(tmp_path: Path) -> None:
     metrics = {"items": 660, "accuracy": 0.9, "per_class": rows, "confusion": confusion}
     (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
     html = heedful.report(path).html
+    cells = [
+        {"true": f"label {a}", "predicted": f"label {b}", "items": confusion[a][b]}
+        for a in range(size)
+        for b in range(size)
+        if confusion[a][b]
+    ]
+    metrics = {**metrics, "confusion_cells": cells}  # as of many labels
+    del metrics["confusion"]
+    (path / "metrics.json").write_text(json.dumps(metrics), "utf-8")
+    assert heedful.report(path).html == html
     said = text_of(html)
     assert "20 more labels have a higher F1" in said
     assert "label 39 0.500" in said
@@ -243,7 +253,14 @@ def test_a_run_in_training_has_a_report(task: str, tmp_path: Path) -> None:
     assert "Its training has not finished." in page
 
 
+def test_a_run_that_is_not_there_is_told_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(tmp_path / "gone")]) == 2
+    assert capsys.readouterr().err == f"heedful: {tmp_path / 'gone'}: no such run folder\n"
+
+
 def test_a_report_is_a_page(tmp_path: Path) -> None:
     assert path_of(tmp_path, tmp_path / "r.HTML") == tmp_path / "r.HTML"
-    with pytest.raises(UserError, match=r"r\.pdf: a report is a page; end its name in \.html"):
+    with pytest.raises(UserError, match=r"r\.pdf: a report is an HTML page; end its name"):
         path_of(tmp_path, tmp_path / "r.pdf")

@@ -1,4 +1,4 @@
-"""The Chinese pages keep step with the English ones: headings, commands, numbers and links."""
+"""The Chinese pages match the English ones in headings, commands, numbers and links."""
 
 import re
 from collections import Counter
@@ -23,7 +23,7 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 
 @dataclass
 class Section:
-    """What of a section does not depend on the language."""
+    """The parts of a section that do not depend on the language."""
 
     level: str
     blocks: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Section:
 
 
 def english(page: Path) -> Path:
-    """Return the page that a page is the translation of; an English page is its own."""
+    """Return the English page of a page, which may be the page itself."""
     if page == README:
         return ROOT / "README.md"
     return ENGLISH / page.name if page.parent == CHINESE else page
@@ -47,13 +47,13 @@ def name(page: Path) -> str:
 
 
 def anchors(page: Path) -> list[str]:
-    """Return what the headings of a page are called in links."""
+    """Return the anchors of a page's headings."""
     titles = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
 
 
 def target(link: str, page: Path) -> str:
-    """Return where a link leads, alike in both languages."""
+    """Return the target of a link, the same in both languages."""
     if "://" in link:
         return link
     path, _, anchor = unquote(link).partition("#")
@@ -71,7 +71,7 @@ def target(link: str, page: Path) -> str:
 
 
 def sections(text: str, page: Path) -> list[Section]:
-    """Return the sections of a page; what stands before its first heading is one, too."""
+    """Return the sections of a page, including the one before its first heading."""
     result = [Section("")]
     for token in MARKDOWN.parse(text):
         section = result[-1]

@@ -1,4 +1,4 @@
-"""Links in the documentation lead somewhere, and its commands are understood."""
+"""Links in the documentation lead somewhere, and its commands are valid."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ def name(path: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return what the headings of a page are called in links, as GitHub and the site do."""
+    """Return the anchors of a page's headings, as on GitHub and on the site."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
 
@@ -40,7 +40,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def commands(page: str) -> Iterator[list[str]]:
-    """Yield the arguments of each command line of heedful that stands in a block of code."""
+    """Yield the arguments of each heedful command in a code block."""
     text = page.replace("\\\n", " ")
     for line in re.findall(r"^    (?:\$ )?heedful (.*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)

@@ -53,7 +53,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _names(node: ast.expr) -> Iterator[str]:
-    """Give the last name of an expression, of each part where it is a list or a tuple."""
+    """Return the last name of an expression, or of each part of a list or tuple."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             yield name
@@ -75,7 +75,7 @@ def _names(node: ast.expr) -> Iterator[str]:
 
 
 def _needs_no_rounding(node: ast.expr) -> bool:
-    """Tell numbers that are spelt out, what allows for rounding, and what puts in order."""
+    """Return whether an expression is a literal, a tolerance or a sort, which need no rounding."""
     match node:
         case ast.Constant():
             return True

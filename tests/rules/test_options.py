@@ -1,4 +1,4 @@
-"""The options of the command line are a promise: a change of them is a change of the stored list.
+"""The options of the command line are a promise: a change to them changes the stored list.
 
 After a change that is meant: ``python -m tests.rules.test_options > tests/rules/options.txt``.
 """
@@ -12,7 +12,7 @@ STORED = Path(__file__).with_name("options.txt")
 
 
 def options() -> Iterator[str]:
-    """Yield each command with one of its options, in the order of their names."""
+    """Yield each command with each of its options, by name."""
     commands = [(name, app[name]) for name in app if not name.startswith("-")]
     commands += [
         (f"train {name}", app["train"][name]) for name in app["train"] if not name.startswith("-")

@@ -1,4 +1,4 @@
-"""The public names are a promise: a change of them is a change of the stored list."""
+"""The public names are a promise: a change to them changes the stored list."""
 
 from pathlib import Path
 

@@ -41,7 +41,7 @@ MEETING = (
     "readers",
     "checkpoints",
     "interop",
-    "judging",
+    "item_results",
     "explanation_target",
     "distillation",
     "task",
@@ -107,7 +107,7 @@ def _catches_everything(caught: ast.expr | None) -> bool:
 
 
 def _is_typed(keywords: ast.arg) -> bool:
-    """Tell whether ``**keywords`` names each that it takes: ``Unpack[...]`` of a typed dict."""
+    """Return whether ``**keywords`` is typed: ``Unpack[...]`` of a typed dict."""
     match keywords.annotation:
         case ast.Subscript(value=ast.Name(id="Unpack")):
             return True

@@ -1,4 +1,4 @@
-"""Starting is quick because nothing heavy is imported before it is needed."""
+"""heedful starts quickly, because heavy modules are imported only when needed."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/tour.md names every file of the package, and none that is not there."""
+"""docs/tour.md names every file of the package, and no others."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ FILES = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")}
 
 
 def stops(tour: str, files: set[str]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield the heading, the name as it stands there, and the file, for each file in the tour.
+    """Yield the heading, the written name and the file, for each file in the tour.
 
     A section whose heading starts with a folder names files from there on.
     """

@@ -1,4 +1,4 @@
-"""What tests do on the page of a server."""
+"""Actions of tests on a server's page."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def by_id(browser: Browser, name: str) -> WebElement:
 
 
 def text_of(browser: Browser, name: str) -> str:
-    """Return the text of an element, seen or not."""
+    """Return the text of an element, visible or not."""
     text: str = by_id(browser, name).get_property("textContent")
     return text
 
@@ -38,14 +38,14 @@ def open_run(
     size: tuple[int, int] = DESKTOP,
     dark: bool = False,
 ) -> None:
-    """Open the page anew, with a run chosen."""
+    """Reload the page, with a run chosen."""
     browser.open("about:blank", size=size, dark=dark)  # a change of the fragment loads nothing
     browser.open(f"{url}/#{run}", size=size, dark=dark)
     wait(browser, lambda: all_of(browser, "#input-0"))
 
 
 def type_into(browser: Browser, number: int, text: str) -> None:
-    """Put text into a field; the driver itself cannot type what is beyond the first plane."""
+    """Put text into a field; the driver cannot type characters beyond the first plane."""
     browser.driver.execute_script(
         "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('input'))",
         by_id(browser, f"input-{number}"),
@@ -58,7 +58,7 @@ def submit(browser: Browser) -> None:
 
 
 def ask(browser: Browser, *texts: str) -> str:
-    """Type texts, submit them, and return what a screen reader is told."""
+    """Type texts, submit them, and return what a screen reader reads out."""
     for number, text in enumerate(texts):
         type_into(browser, number, text)
     submit(browser)
@@ -71,7 +71,7 @@ def explain(browser: Browser) -> None:
 
 
 def is_wide(browser: Browser) -> bool:
-    """Tell whether the page has to be scrolled sideways."""
+    """Return whether the page scrolls horizontally."""
     wide: bool = browser.driver.execute_script(
         "return document.documentElement.scrollWidth > document.documentElement.clientWidth"
     )
@@ -79,7 +79,7 @@ def is_wide(browser: Browser) -> bool:
 
 
 def answer_to(browser: Browser, body: str, status: int = 200) -> None:
-    """Let the page get another answer than the server's: a JavaScript expression of a text."""
+    """Replace the server's answer to the page by a JavaScript expression of a text."""
     browser.driver.execute_script(
         f"window.fetch = async () => new Response({body}, {{status: {status}, "
         "headers: {'content-type': 'application/json', 'retry-after': '7'}})"

@@ -33,14 +33,14 @@ SECONDS = 300
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Live:
-    """A server that answers at an address, and what its runs answer in Python."""
+    """A server's address, and the answers of its runs in Python."""
 
     url: str
     load: Callable[[str], Predictor]
 
 
 def _with_goal(folder: Path, name: str, run: str, **goal: Any) -> None:
-    """Copy a run as one that learnt from other data."""
+    """Copy a run, as if trained on other data."""
     shutil.copytree(GOLDEN / run, folder / name)
     path = folder / name / "heedful.json"
     record = json.loads(path.read_text("utf-8"))
@@ -52,7 +52,7 @@ def _with_goal(folder: Path, name: str, run: str, **goal: Any) -> None:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Give the folders of `SERVED`."""
+    """Provide the folders of `SERVED`."""
     folder = tmp_path_factory.mktemp("runs")
     _with_goal(folder, "nli", "pair", labels=["contradiction", "neutral", "entailment"])
     _with_goal(folder, "ranker", "regress", pairs=True)
@@ -62,14 +62,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def live(runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Serve the runs in a process of its own."""
+    """Serve the runs in a separate process."""
     with serving(runs, tmp_path_factory.mktemp("server") / "log") as server:
         yield server
 
 
 @contextmanager
 def serving(runs: dict[str, Path], log: Path) -> Iterator[Live]:
-    """Serve runs in a process of its own.
+    """Serve runs in a separate process.
 
     Args:
         runs: their folders, by their names.
@@ -109,7 +109,7 @@ def _address(process: "subprocess.Popen[bytes]", log: Path) -> str:
 
 @pytest.fixture
 def page(chromium: Browser, live: Live) -> Iterator[Browser]:
-    """Give a browser whose pages complain of nothing, and load nothing from elsewhere."""
+    """Provide a browser, and check that its pages log no errors and load nothing from elsewhere."""
     yield chromium
     driver = chromium.driver
     loaded = driver.execute_script(
@@ -121,7 +121,7 @@ def page(chromium: Browser, live: Live) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def online() -> Iterator[None]:
-    """Let Hugging Face's client use the network, which the other tests keep it from."""
+    """Let Hugging Face's client use the network, which other tests forbid."""
     pytest.importorskip("huggingface_hub", reason="needs Hugging Face's client")
     reset = importlib.import_module("huggingface_hub.utils._http").reset_sessions
     with pytest.MonkeyPatch.context() as patch:

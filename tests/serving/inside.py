@@ -76,17 +76,17 @@ async def service_of_loaded(
 
 
 def client_of(service: Service) -> httpx.AsyncClient:
-    """Return a client that speaks with a service without a socket."""
+    """Return a client that calls a service without a socket."""
     app = application(service, access_control(service.settings))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 def records(predictor: Predictor, texts: list[Any]) -> list[Any]:
-    """Make a record of each text; those of a question with its choices one by one."""
+    """Make a record of each text; a question's choices come one by one."""
     return [record for text in texts for record in predictor.task.from_texts([text])]
 
 
 def rows(answers: list[Any]) -> list[dict[str, Any]]:
-    """Return all that answers hold."""
+    """Return all fields of answers."""
     return [answer.to_dict(everything=True) for answer in answers]

@@ -1,4 +1,4 @@
-"""A server in a process of its own."""
+"""A server in its own process."""
 
 import os
 import re
@@ -19,7 +19,7 @@ SECONDS = 60
 
 @dataclass(kw_only=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     process: subprocess.Popen[str]
     said: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Server:
         return int(self.url.rpartition(":")[2])
 
     def wait_until_said(self, pattern: str) -> re.Match[str]:
-        """Return the first match in what it says."""
+        """Return the first match in its output."""
         for _ in range(SECONDS * 50):
             for line in self.said:
                 if match := re.search(pattern, line):

@@ -1,4 +1,4 @@
-"""A connection keeps to its limits."""
+"""The server enforces the limits of a connection."""
 
 import asyncio
 from collections.abc import AsyncIterator

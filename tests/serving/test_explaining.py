@@ -1,4 +1,4 @@
-"""Explanations over HTTP are those of the library, bounded, and disturb no answers."""
+"""Explanations over HTTP equal the library's, are bounded, and do not delay answers."""
 
 import asyncio
 import threading

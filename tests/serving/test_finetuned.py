@@ -1,4 +1,4 @@
-"""Folders of transformers are served as runs are; nobody knows which of them learnt from pairs."""
+"""Folders of transformers are served like runs; whether they learnt from pairs is unknown."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def replies(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
-    """Send requests to a server of a folder, and return what it replies."""
+    """Send requests to a server of a folder, and return its replies."""
 
     async def run() -> list[Any]:
         loaded = load(str(folder), ServeSettings(precision="fp32"))

@@ -1,4 +1,4 @@
-"""Who may ask a server, how much, and for how long; what is counted and logged of it."""
+"""Who may send requests, how many and for how long; what is counted and logged."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
-    """Give what the server logs, as it is read from its lines."""
+    """Provide the server's log, parsed from its lines."""
     lines: list[dict[str, Any]] = []
 
     class Keeps(logging.Handler):

@@ -1,4 +1,4 @@
-"""What Hugging Face's own client asks for, task by task, and LangChain's vectors with it."""
+"""Requests of Hugging Face's own client, task by task, and LangChain's embeddings through it."""
 
 from dataclasses import asdict
 from typing import Any

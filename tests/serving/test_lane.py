@@ -1,4 +1,4 @@
-"""Answers are those of predict, whoever else is asking; nobody suffers from another's request."""
+"""Answers equal those of predict under any load; no request harms another."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What asks for too much is refused before anything is made of it, and others are answered."""
+"""Requests that are too large are refused before they cost anything, and others are answered."""
 
 import asyncio
 import gzip
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.serving.inside import client_of, loaded, service_of
 
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.serving import lane, limits, pipelines, tagging, tensors, translation
 from heedful.serving.problem import Problem
 from heedful.serving.protocols import explain, openai, runs, tei_shapes
@@ -44,7 +44,7 @@ async def asked(service: Service, name: str, texts: list[Any], **options: Any) -
 
 @pytest.fixture
 def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the slices of long texts whose tokens were counted."""
+    """Provide the slices of long texts whose tokens were counted."""
     slices: list[str] = []
     count = limits._count_tokens
 
@@ -58,7 +58,7 @@ def tokenized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give how many records were encoded at each turn."""
+    """Provide the number of records of each encoding call."""
     sizes: list[int] = []
     encode = lane._encode_records
 
@@ -267,7 +267,7 @@ def test_a_turn_has_few_records_of_few_characters() -> None:
         1,
         1,
     ]
-    pictures = [Picture(content=b"", source="picture 1")] * 3
+    pictures = [ImageRecord(content=b"", source="picture 1")] * 3
     assert [len(part) for part in limits.split_into_turns(pictures)] == [1, 1, 1]
     assert list(limits.split_into_turns([])) == []
     parts = [record for part in limits.split_into_turns([*short, *long]) for record in part]

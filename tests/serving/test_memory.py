@@ -1,4 +1,4 @@
-"""The memory of a server stays flat: free memory goes back."""
+"""The memory of a server stays constant: it returns free memory to the system."""
 
 import asyncio
 import threading

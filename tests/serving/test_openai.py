@@ -1,4 +1,4 @@
-"""Vectors for OpenAI's own client, and for LangChain with it."""
+"""Embeddings for OpenAI's own client, and for LangChain through it."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete, its examples work, and no request breaks what it says.
+"""The OpenAPI document is complete, its examples work, and responses follow it.
 
 A longer run of the last test: ``schemathesis run http://127.0.0.1:8000/openapi.json``.
 """

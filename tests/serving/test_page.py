@@ -1,4 +1,4 @@
-"""The page in a real browser: what it shows is what the runs answer."""
+"""The page in a real browser shows the answers of the runs."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ def percent(share: float) -> str:
 
 
 def expected(live: Live, run: str) -> str:
-    """Return what the run answers in Python, as a screen reader is told it."""
+    """Return the run's answers in Python, as a screen reader reads them out."""
     parts = [part for text in ASKED[run] for part in text.split("\n")]
     model = live.load(run)
     if run == "embed":
@@ -87,7 +87,7 @@ def test_every_task_is_answered_explained_and_accessible(
         explain(page)
         assert "Explained: " in text_of(page, "why-result")
         assert "Checked: " in text_of(page, "why-result")
-        assert "What counts most for " in text_of(page, "why-spoken")
+        assert "What matters most for " in text_of(page, "why-spoken")
         shaded = texts_of(page, "#why-result .running")
         assert set(shaded) <= {part for text in ASKED[run] for part in text.split("\n")}
         assert all_of(page, "#why-result .running .weighed")
@@ -305,7 +305,7 @@ def test_the_chosen_run_stays_in_the_address(page: Browser, live: Live) -> None:
     Select(by_id(page, "run")).select_by_value("choose")
     wait(page, lambda: page.driver.current_url.endswith("#choose"))
     assert [label.text for label in all_of(page, "#ask label")] == [
-        *("Question", "Choices (one a line)")
+        *("Question", "Choices (one per line)")
     ]
     page.driver.back()
     wait(page, lambda: page.driver.title == "regress – heedful")

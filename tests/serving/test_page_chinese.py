@@ -39,7 +39,7 @@ DATA = (
 
 
 def words_of(browser: Browser) -> set[str]:
-    """Return the Latin words of the page, but for its data."""
+    """Return the Latin words of the page, except its data."""
     said = browser.driver.execute_script(
         "const copy = document.body.cloneNode(true);"
         "copy.querySelectorAll(arguments[0]).forEach(one => one.remove()); return copy.textContent",

@@ -1,4 +1,4 @@
-"""Files that are dropped on the page come back as CSV with the answers of the run."""
+"""Files dropped on the page come back as CSV with the answers of the run."""
 
 import csv
 import gzip
@@ -39,7 +39,7 @@ def answer_all(browser: Browser) -> None:
 
 
 def saved(browser: Browser, folder: Path) -> str:
-    """Save the file that came back, and return what is in it."""
+    """Save the file that came back, and return its contents."""
     browser.driver.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
     )

@@ -1,4 +1,4 @@
-"""What the page says when something is wrong, the key it asks for, and the lines it gives."""
+"""The page on errors: its messages, the key that it asks for, and the code for programs."""
 
 import ast
 import json
@@ -83,7 +83,7 @@ def test_what_is_too_large_is_refused_by_the_server_itself(page: Browser, live: 
 
 @pytest.fixture
 def keyed(tmp_path: Path) -> Iterator[Server]:
-    """Give the address of a server that asks for a key."""
+    """Provide the address of a server that asks for a key."""
     (tmp_path / "key").write_text(KEY, encoding="utf-8")
     with serving(GOLDEN / "classify", "--api-key-file", tmp_path / "key") as server:
         yield server

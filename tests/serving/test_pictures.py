@@ -1,4 +1,4 @@
-"""Pictures over HTTP: their bytes as clients send them, or base64; never a file of the server."""
+"""Images over HTTP: their bytes as clients send them, or base64; never a file of the server."""
 
 import asyncio
 import base64
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(run: Path) -> Callable[[Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]], Any]:
-    """Give what asks a server of the run."""
+    """Provide a function that asks a server of the run."""
     read = load(str(run), ServeSettings(precision="fp32"))
 
     def asked(ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]]) -> Any:
@@ -109,8 +109,8 @@ def test_heedfuls_own_protocol_takes_base64_and_data_urls(run: Path, served: Any
         ("../../secret.png", "expected the bytes of an image in base64"),
         ("é", "expected the bytes of an image in base64"),
         ("", "empty"),
-        (base64.b64encode(b"no picture").decode(), "not a picture of a format that is read"),
-        (base64.b64encode(PICTURE[:200]).decode(), "a broken picture"),
+        (base64.b64encode(b"no picture").decode(), "not an image in a supported format"),
+        (base64.b64encode(PICTURE[:200]).decode(), "damaged image"),
     ],
 )
 def test_what_is_no_picture(served: Any, inputs: str, message: str) -> None:
@@ -128,7 +128,23 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
     headers = {"content-type": "image/png"}
     reply = served(lambda client: client.post("/", content=PICTURE, headers=headers))
     assert reply.status_code in (400, 422)
-    assert "image 1: 16 x 20 pixels; pictures of at most 100 are read" in reply.json()["error"]
+    assert "image 1: 16 x 20 pixels; images of at most 100 are read" in reply.json()["error"]
+
+
+def test_the_pixels_of_a_request_are_limited_in_total(run: Path) -> None:
+    async def ask() -> list[httpx.Response]:
+        read = load(str(run), ServeSettings(precision="fp32"))
+        path = "/api/runs/run/predict"
+        async with (
+            service_of_loaded(read, max_pixels=3 * 16 * 20) as service,
+            client_of(service) as client,
+        ):
+            return [await client.post(path, json={"texts": [ENCODED] * n}) for n in (3, 4)]
+
+    allowed, refused = asyncio.run(ask())
+    assert (allowed.status_code, refused.status_code) == (200, 413)
+    said = "1,280 pixels of images; a request may have 960; send them in several requests"
+    assert said in refused.json()["error"]["message"]
 
 
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:

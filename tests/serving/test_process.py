@@ -1,4 +1,4 @@
-"""A server process: what it says, its signals, and clients that mean no good."""
+"""A server process: its output, its signals, and malicious clients."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ HEAD = b"POST /api/runs/classify/predict HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a copy of a run, to be changed."""
+    """Provide a copy of a run, to be changed."""
     return Path(shutil.copytree(RUNS / "classify", tmp_path_factory.mktemp("runs") / "classify"))
 
 
@@ -49,7 +49,7 @@ def answer(server: Server, run: str, *texts: object) -> list[dict[str, object]]:
 
 
 def sent(server: Server, data: bytes, *, close: bool = False) -> bytes:
-    """Send bytes, and return all that comes until the server closes the connection."""
+    """Send bytes, and return everything received until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as connection:
         try:
             connection.sendall(data)

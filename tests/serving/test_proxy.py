@@ -16,7 +16,7 @@ HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "content-enco
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes on what stands below `PATH`, without it, and remembers what does not."""
+    """Forwards requests below `PATH`, without the prefix, and records all others."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Passing)

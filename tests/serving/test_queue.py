@@ -1,4 +1,4 @@
-"""Batches are filled by fair turns, within their tokens, and of one kind only."""
+"""Batches are filled in fair turns, within the token limit, and hold one kind of request."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PLAIN, OTHER = PredictSettings(), PredictSettings(top=3)
 
 
 def ticket(*tokens: int, settings: PredictSettings = PLAIN, predictor: Any = None) -> Ticket:
-    """Return a ticket whose records have these tokens."""
+    """Return a ticket of records with these numbers of tokens."""
     records: list[Any] = [f"{index}" for index in range(len(tokens))]
     done: Any = None
     return Ticket(

@@ -1,4 +1,4 @@
-"""What clients of text-embeddings-inference ask for, over a socket."""
+"""Requests of text-embeddings-inference's clients, over a socket."""
 
 from collections.abc import Iterator
 from typing import Any

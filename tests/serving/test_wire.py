@@ -1,4 +1,4 @@
-"""What goes over the wire: JSON of any text, and bodies that are read once."""
+"""HTTP bodies: JSON of any text, and bodies that are read once."""
 
 import asyncio
 import json

@@ -265,7 +265,7 @@ def test_tokenize_and_doctor(capsys: Out, tiny_model: Path) -> None:
 
 
 def test_what_is_printed_is_json_in_utf_8(tmp_path: Path) -> None:
-    """Also where the terminal is not, and what is read must be too."""
+    """Even if the terminal's encoding differs; input must be UTF-8, too."""
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\né\n", encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     words = [sys.executable, "-m", "heedful", "tokenize", "--model", str(tmp_path)]

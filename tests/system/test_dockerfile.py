@@ -38,7 +38,7 @@ def _only(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder that has what the image copies to /build."""
+    """Provide a folder with the files that the image copies to /build."""
     folder = tmp_path_factory.mktemp("image")
     for instruction, words in STEPS:
         if instruction == "COPY":

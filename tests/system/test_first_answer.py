@@ -1,4 +1,4 @@
-"""A new process starts to answer, train and evaluate without what it has no use for."""
+"""A new process answers, trains and evaluates without loading modules that it does not use."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a program holds in memory does not grow with the text that it learns from."""
+"""The memory of a program does not grow with the text that it learns from."""
 
 import random
 import subprocess

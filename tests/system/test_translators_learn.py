@@ -1,4 +1,4 @@
-"""The models that translate learn to copy and to reverse; the recurrent one also where to look."""
+"""Translators learn to copy and to reverse; the recurrent one also learns its alignment."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ EOS, PAD, PIECES, LONGEST = 0, 1, 20, 8
 
 
 def sequences(count: int, seed: int, backwards: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw sequences of 3 to 8 pieces; give them, their mask, and what is to be written."""
+    """Draw sequences of 3 to 8 pieces; return them, their mask, and the targets."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(3, LONGEST + 1, (count, 1), generator=generator)
     drawn = torch.randint(2, PIECES, (count, LONGEST + 1), generator=generator)
@@ -27,7 +27,7 @@ def sequences(count: int, seed: int, backwards: bool) -> tuple[Tensor, Tensor, T
 def learn(
     model: RnnSearch | Transformer, backwards: bool, *, steps: int, rate: float, beta: float
 ) -> None:
-    """Train a model on sequences that are drawn anew for each step."""
+    """Train a model on new random sequences in each step."""
     optimizer = torch.optim.Adam(model.parameters(), rate, betas=(0.9, beta), fused=True)
     model.train()
     for step in range(steps):
@@ -41,7 +41,7 @@ def learn(
 
 
 def share_right(model: RnnSearch | Transformer, backwards: bool, num_beams: int) -> float:
-    """Return how many of the sequences that are drawn apart from those are written as wanted."""
+    """Return the share of new random sequences that the model translates correctly."""
     ids, mask, labels = sequences(500, 1, backwards)
     search = Search(eos_token_id=EOS, max_new_tokens=LONGEST + 2, num_beams=num_beams)
     found = model.generate(ids, mask, search=search)

@@ -276,7 +276,7 @@ def decoded(
 
 
 def silent_outputs(fitted: Fitted[Example], longest: int = 40) -> list[Tensor]:
-    """Give scores of zero, padded with what must never be looked at."""
+    """Return scores of zero, padded with values that must never be read."""
     outputs = []
     for example in fitted.pieces:
         scores = torch.full((longest, 2), 1000.0)
@@ -395,7 +395,7 @@ def colour_questions() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give questions for the colour of a thing, a quarter of them without an answer."""
+    """Provide questions for the colour of a thing, a quarter of them without an answer."""
     path = tmp_path_factory.mktemp("questions") / "colours.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in colour_questions()))
     return path
@@ -410,7 +410,7 @@ def train(tiny_model: Path, data: Path, out: Path, *more: object) -> int:
 
 @pytest.fixture(scope="module")
 def trained(tiny_model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a finished run."""
+    """Provide a finished run."""
     out = tmp_path_factory.mktemp("runs") / "answers"
     assert train(tiny_model, questions, out, "--stride", "6", "--max-length", "24") == 0
     return out
@@ -592,7 +592,7 @@ def test_wrong_prediction(
 
 @pytest.mark.parametrize("family", ["albert", "gpt2"])
 def test_no_answer_has_the_spaces_around_it(family: str, tmp_path: Path) -> None:
-    """The pieces of some tokenizers have it in their slices."""
+    """The pieces of some tokenizers include the space."""
     write_folder(family, tmp_path / "model")
     rows = [
         {"question": "who?", "context": "it was ann.", "answers": [{"text": "ann", "start": 7}]}

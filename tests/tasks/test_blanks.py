@@ -1,4 +1,4 @@
-"""Masks filled and second texts scored, on scores made by hand."""
+"""Filling masks and scoring second texts, with handmade scores."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def encoded(text: str | tuple[str, str], max_length: int = 64) -> tuple[Record, 
 
 
 def answered(text: str, *likely: str, max_length: int = 64, top: int = 2) -> Filled:
-    """Answer for a text whose masks in order are likely to be one token, or another less so."""
+    """Answer a text whose masks are probably one token, and less probably another."""
     record, fitted = encoded(text, max_length)
     width = max(len(example.ids) for example in fitted.pieces)
     masks = [(example.ids == IDS["[MASK]"]).nonzero()[0] for example in fitted.pieces]

@@ -28,7 +28,7 @@ COLOURS = ["red", "green", "blue"]
 
 @pytest.fixture
 def questions(tmp_path: Path) -> Path:
-    """Give questions whose answer is green, at any place."""
+    """Provide questions whose answer is green, at any position."""
     rows: list[dict[str, Any]] = []
     for number in range(12):
         turned = COLOURS[number % 3 :] + COLOURS[: number % 3]

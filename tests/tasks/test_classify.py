@@ -10,7 +10,7 @@ import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
-from heedful.tasks.classify import Classify, alike, class_weights, order_labels
+from heedful.tasks.classify import Classify, class_weights, lookalike_labels, order_labels
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -33,15 +33,23 @@ def test_numbers_are_sorted_as_numbers(labels: list[str], ordered: list[str]) ->
 
 
 def test_labels_that_look_alike_are_told() -> None:
-    assert list(alike(["Food", "animal", "food", "food "])) == [("Food", "food"), ("Food", "food ")]
-    assert list(alike(["food", ' "food"', '"'])) == [("food", ' "food"')]
-    assert list(alike(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])) == [
+    assert list(lookalike_labels(["Food", "animal", "food", "food "])) == [
+        ("Food", "food"),
+        ("Food", "food "),
+    ]
+    assert list(lookalike_labels(["food", ' "food"', '"'])) == [("food", ' "food"')]
+    assert list(
+        lookalike_labels(["0", "1", "1.0", " 1", "True", "true", "10", "nan", LONG, LONG + "0"])
+    ) == [
         ("1", "1.0"),
         ("1", " 1"),
         ("True", "true"),
     ]
     spelt = ["caf\u00e9", "cafe\u0301", "bill", "bill\u200b", "\uff42\uff49\uff4c\uff4c", "cafe"]
-    assert list(alike(spelt)) == [(spelt[0], spelt[1]), *((spelt[2], one) for one in spelt[3:5])]
+    assert list(lookalike_labels(spelt)) == [
+        (spelt[0], spelt[1]),
+        *((spelt[2], one) for one in spelt[3:5]),
+    ]
 
 
 @pytest.mark.parametrize("multi_label", [False, True])
@@ -52,6 +60,31 @@ def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> Non
         task.targets(record)
     assert "a.csv, line 2: label 'red;fast' is not one of the model's" in str(error.value)
     assert ("--label-separator" in str(error.value)) == multi_label
+
+
+def test_measurements_are_pointed_to_regression(tiny_model: Path, tmp_path: Path) -> None:
+    said: dict[int, str] = {}
+    for count in (20, 21):
+        rows = [{"text": "a", "label": number / 2} for number in range(count)]
+        lines: list[str] = []
+        out = tmp_path / str(count)
+        settings = {"model": str(tiny_model), "steps": 1, "say": lines.append}
+        heedful.train("classify", train=rows, out=out, **settings)
+        said[count] = "\n".join(lines)
+    assert "train regress" not in said[20]
+    assert "the 21 labels are numbers with fractions, and each of them counts as a" in said[21]
+
+
+def test_a_label_with_a_comma_is_quoted_as_in_csv(tiny_model: Path, tmp_path: Path) -> None:
+    weighed = class_weights('"a, b"=2, "c=d=3",e=4', ["a, b", "c=d", "e"], Counter("e"))
+    assert weighed == (2, 3, 4)
+    rows = [{"text": "x", "label": label} for label in ("a, b", 'the "c"', " d")]
+    labels, run = 'the "c", "a, b"," d"', tmp_path / "run"
+    heedful.train("classify", train=rows, out=run, model=str(tiny_model), labels=labels, steps=1)
+    goal = json.loads((run / "heedful.json").read_text())["goal"]
+    assert goal["labels"] == ['the "c"', "a, b", " d"]
+    with pytest.raises(UserError, match=r"labels 'a\\nb': a line break must be in double quotes"):
+        heedful.train("classify", train=rows, out=tmp_path / "b", labels="a\nb", steps=1)
 
 
 def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Next words: how sequences are cut, what is told of them, and what a run answers."""
+"""Causal language models: how sequences are cut, their statistics, and the answers of a run."""
 
 import json
 import random
@@ -39,7 +39,7 @@ TOKENIZER = GPT2Tokenizer(Vocabulary(["<|endoftext|>", *ALPHABET], GPT2_KIND.spe
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give documents of sentences in which the thing tells the colour."""
+    """Provide documents of sentences in which the thing determines the colour."""
     draw = random.Random(0)
     documents = []
     for _ in range(60):
@@ -62,7 +62,7 @@ def words(tmp_path_factory: pytest.TempPathFactory, books: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def learnt(books: Path, words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run from scratch."""
+    """Provide a run from scratch."""
     out = tmp_path_factory.mktemp("runs") / "clm"
     train(books, out, arch="gpt2", preset="tiny", vocabulary=str(words), steps=60)
     return out
@@ -272,7 +272,7 @@ def test_a_run_is_explained_reported_and_taught_by(
 
 
 def test_a_run_is_exported_with_its_cache(learnt: Path) -> None:
-    """And scores what it is told from rows of several texts, as the model does."""
+    """The export also scores rows of several texts as the model does."""
     source = open_source(learnt)
     (graph,) = graphs_of(source)
     assert {*graph.inputs} >= {"input_ids", "past_key_values.0.key", "past_key_values.1.value"}

@@ -1,4 +1,4 @@
-"""Folders of translators that are damaged, or made to do harm: one line, and no time or memory."""
+"""Translator folders that are damaged or malicious: one line, at no cost of time or memory."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ POSITIONS = "model.encoder.embed_positions.weight"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder as a run leaves it, but for what says so."""
+    """Provide the model folder of a tiny untrained Transformer."""
     config = TransformerConfig(vocab_size=SIDE.vocab_size, d_model=8, **SMALL)
     Transformer(config).save_pretrained(tmp_path / "model")
     TranslationTokenizer(SIDE, SIDE).save_pretrained(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""What pre-training learns where users do not say."""
+"""The default objective of pre-training."""
 
 import re
 from pathlib import Path

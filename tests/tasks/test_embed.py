@@ -1,4 +1,4 @@
-"""Vectors of texts from the command line on small files, and their wrong input."""
+"""Embeddings of texts from the command line on small files, and wrong input."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ SCORE = ["--label", "score"]
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Give pairs of texts, and a score that says whether they name the same colour."""
+    """Provide pairs of texts, with a score for whether they name the same colour."""
     rows = ["first,second,score"]
     for number in range(4):
         for one in THINGS:
@@ -45,7 +45,7 @@ def pairs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def partners(tmp_path: Path) -> Path:
-    """Give pairs of texts that belong together."""
+    """Provide pairs of texts that belong together."""
     rows = ["first,second"]
     rows += [f"the {word} sky,a very {word} one {word}" for word in [*THINGS, *THINGS.values()]]
     path = tmp_path / "partners.csv"

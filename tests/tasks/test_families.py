@@ -1,4 +1,4 @@
-"""Every task that starts from an encoder takes one of another family, too."""
+"""Every task that starts from an encoder also accepts one of another family."""
 
 import copy
 import json
@@ -21,7 +21,7 @@ from heedful.training.gradients import NarrowWeights
 
 
 class Start(NamedTuple):
-    """What a training starts from."""
+    """The model from which training starts."""
 
     family: str
     folder: str
@@ -37,7 +37,7 @@ QUICK: dict[str, Any] = {
 
 @pytest.fixture(scope="module", params=ENCODERS)
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """Give a folder with a tiny random model of a family, and the family's name."""
+    """Provide a folder with a tiny random model of a family, and the family's name."""
     folder = tmp_path_factory.mktemp("models") / request.param
     write_folder(request.param, folder)
     return Start(request.param, str(folder))
@@ -197,7 +197,7 @@ def test_texts_of_a_row_stand_where_they_stand_alone(family: str, tmp_path: Path
 
 
 def test_pairs_for_a_model_of_one_token_type(tmp_path: Path) -> None:
-    """As some RoBERTas have beside a BERT's tokenizer, which tells two types."""
+    """As in some RoBERTas with a BERT tokenizer, which has two types."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     write_folder("bert", tmp_path / "start", type_vocab_size=1)
     options = {"text": "sentence1", "text_pair": "sentence2", "label": "score", "steps": 2, **QUICK}

@@ -1,4 +1,4 @@
-"""Fine-tuning with a pooler drawn anew in the place of the model's own."""
+"""Fine-tuning with a newly initialised pooler instead of the model's own."""
 
 from pathlib import Path
 

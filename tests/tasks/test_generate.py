@@ -1,4 +1,4 @@
-"""Writing from the command line: a text for a text, and on from a text."""
+"""Generation from the command line: text to text, and continuing a text."""
 
 import json
 from pathlib import Path
@@ -212,7 +212,7 @@ def test_what_cannot_read_one_text_to_write_another_is_named(
 def test_a_family_of_its_like_reads_one_text_to_write_another(
     family: str, pairs: Path, tmp_path: Path, capsys: Out
 ) -> None:
-    """The run opens, and a text as long as the decoder's positions is explained to its last."""
+    """The run loads, and a text as long as the decoder's positions is explained completely."""
     write_folder(family, tmp_path / family)
     model = load_model(tmp_path / family, head="causal_lm", is_decoder=True)
     end = load_encoder_tokenizer(tmp_path / family).sep_token_id

@@ -1,4 +1,4 @@
-"""What a task says an item consists of is what it takes."""
+"""A task accepts the items that it declares."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Pseudo-log-likelihood against the reference, a token at a time."""
+"""Pseudo-log-likelihood against the reference, one token at a time."""
 
 import json
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_empty_texts_are_named(model: BertForMaskedLM) -> None:
 
 @pytest.fixture(scope="module")
 def masked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run that learnt one sentence."""
+    """Provide a run that learnt one sentence."""
     folder = tmp_path_factory.mktemp("run")
     text = folder / "a.txt"
     text.write_text("the sky is blue.\n\n" * 60)

@@ -1,4 +1,4 @@
-"""A text that is too long and may not be cut is named, whatever the task."""
+"""Every task names a text that is too long and must not be truncated."""
 
 import json
 from pathlib import Path

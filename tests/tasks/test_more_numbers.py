@@ -1,4 +1,4 @@
-"""What is given on request beside the usual answers, from the runs of ``tests/golden``."""
+"""Optional scores beside the usual answers, from the runs of ``tests/golden``."""
 
 import json
 from collections.abc import Callable
@@ -146,7 +146,7 @@ def test_the_command_line_gives_them_but_does_not_score_them(
     row = json.loads(capsys.readouterr().out)
     assert {"token_vectors", "pieces"} & set(row) or min(row["scores"].values()) < 0
     assert cli.run(["evaluate", str(RUNS / run), "--data", "x.csv", option]) == 2
-    assert f"{option} has no effect where answers are scored" in capsys.readouterr().err
+    assert f"{option} has no effect on scores" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("run", ["classify", "embed", "pretrain", "translate", "regress", "answer"])

@@ -1,4 +1,4 @@
-"""The task that the documentation builds is a task: it trains, evaluates and predicts."""
+"""The task that the documentation builds trains, evaluates and predicts."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Pictures go through training, evaluation and answers as texts do."""
+"""Images are trained on, evaluated and predicted as texts are."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.exact import assert_same_bits
 import heedful
 from heedful import cli, files
 from heedful.batches import Draw
-from heedful.batches.pictures import shift_images
+from heedful.batches.images import shift_images
 from heedful.compiled.int8 import is_supported
 from heedful.compiled.kernels import encoder_kernel
 from heedful.errors import UserError
@@ -33,7 +33,7 @@ TINY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder of three colours, with what file managers and versions leave in it."""
+    """Provide a folder of three colours, with the files that file managers and git leave."""
     folder = tmp_path_factory.mktemp("data")
     draw = np.random.default_rng(0)
     for colour, pixel in COLOURS.items():
@@ -49,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a tiny ViT, as other programs leave it."""
+    """Provide the folder of a tiny ViT, as other programs write it."""
     folder = tmp_path_factory.mktemp("model") / "vit"
     torch.manual_seed(0)
     ViTForImageClassification(ViTConfig(**TINY, num_labels=5)).save_pretrained(folder)
@@ -64,7 +64,7 @@ def _train(data: Path, out: Path, **options: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run that has learnt the colours."""
+    """Provide a run that has learnt the colours."""
     out = tmp_path_factory.mktemp("runs") / "colours"
     return _train(data, out, model=str(model), epochs=20, learning_rate=3e-3)
 
@@ -257,7 +257,7 @@ def test_teacher_and_pruning(run: Path, data: Path, model: Path, tmp_path: Path)
         ({"preset": "mini", "fresh_pooler": True}, "fresh_pooler"),
         (
             {"preset": "mini", "model": "other"},
-            "preset is for a model from scratch, and model other",
+            "give preset to start from scratch, or model other to start from that model",
         ),
         ({"preset": "mini", "text": "x"}, "leave out column options"),
         ({"preset": "mini", "format": "text"}, "a folder; .*images with format images"),
@@ -290,12 +290,12 @@ def test_options_of_pictures_are_not_for_texts(tmp_path: Path) -> None:
 
 def test_a_model_of_pictures_reads_no_texts(model: Path, tmp_path: Path) -> None:
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
-    with pytest.raises(UserError, match="its model reads pictures; give one that reads texts"):
+    with pytest.raises(UserError, match="its model reads images; give one that reads texts"):
         heedful.train("classify", train=rows, model=str(model), out=tmp_path / "run", **QUICK)
 
 
 def _folder(path: Path, **contents: bytes | None) -> Path:
-    """Make a folder of files; None makes a folder."""
+    """Make a folder of files; contents of None make a folder."""
     for name, content in contents.items():
         file = path / name.replace("__", "/").replace("_", ".")
         if content is None:
@@ -313,7 +313,7 @@ def _folder(path: Path, **contents: bytes | None) -> Path:
         ({"a_png": b"x"}, "a.png: a file; .* must hold only a folder for each class"),
         ({"cat": None, "dog__a_png": b"x"}, "cat: no images in it"),
         ({"cat__a_png": b"x"}, "only 'cat'"),
-        ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not a picture of a format"),
+        ({"cat__a_png": b"x", "dog__a_png": b""}, "cat/a.png: not an image in a supported format"),
     ],
     ids=["empty", "no classes", "empty class", "one class", "broken"],
 )

@@ -1,4 +1,4 @@
-"""Words in any order: which are predicted, what they see, and what a run answers."""
+"""Permutation language models: which tokens are predicted, what they see, and the answers."""
 
 import random
 from itertools import pairwise
@@ -31,7 +31,7 @@ OBJECTIVE = PermutedWords(segment=T // 2)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a tiny XLNet that was pre-trained on nothing."""
+    """Provide a tiny untrained XLNet."""
     folder = tmp_path_factory.mktemp("xlnet") / "model"
     write_folder("xlnet", folder)
     return folder

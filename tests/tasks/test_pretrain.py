@@ -33,7 +33,7 @@ THINGS = {"apple": "red", "grass": "green", "sky": "blue"}
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give documents of sentences about one thing each."""
+    """Provide documents of sentences about one thing each."""
     draw = random.Random(0)
     documents = []
     for number in range(30):
@@ -47,7 +47,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def words(books: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a vocabulary of them."""
+    """Provide a vocabulary of the words in `books`."""
     out = tmp_path_factory.mktemp("words") / "words"
     assert run(["vocabulary", str(books), "--size", "60", "--out", str(out)]) == 0
     return out
@@ -181,8 +181,8 @@ def test_entities_are_masked_whole(
     assert train(text, out, *more) == 0, capsys.readouterr().err
     said = capsys.readouterr().err
     assert "20 documents of 140 tokens" in said  # as many as without marks
-    left_out = "" if marked else "; 1 with unknown tokens are left out"
-    assert f"1 phrases are masked as a whole{left_out}" in said
+    left_out = "" if marked else "; 1 with unknown tokens left out"
+    assert f"1 phrase is masked as a whole{left_out}" in said
     task = heedful.load(out).task
     assert task.phrases[0] == "red apple"
     assert task.marked == marked
@@ -457,7 +457,7 @@ def error_of(capsys: Out) -> str:
         (["--documents", "page"], "documents"),
         (
             ["--preset", "tiny", "--vocabulary", "words", "--model", "x"],
-            "--preset is for a model from scratch, and --model x",
+            "give --preset to start from scratch, or --model x to start from that model, not both",
         ),
         (["--preset", "tiny", "--vocabulary", "gone"], "--vocabulary: no model 'gone': give a"),
     ],
@@ -546,7 +546,7 @@ def test_wrong_questions_are_named(
         (["predict", "--input", colours, "--text-pair", "label"], "line 2: a pair, but this run"),
         (["evaluate", "--data", books, "--text", "a"], "plain text has no columns"),
         (["score", ""], "text, line 1: empty; there is nothing to score"),
-        (["score", "a", "--n-best", "x.jsonl"], "--n-best is a file of lists"),
+        (["score", "a", "--n-best", "x.jsonl"], "give --n-best, or texts or --input, not both"),
     ]:
         verb, *rest = map(str, arguments)
         assert run([verb, str(out), *rest]) == 2

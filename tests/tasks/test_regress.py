@@ -22,7 +22,7 @@ Out = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def numbers(tmp_path: Path) -> Path:
-    """Give pairs whose number says what colours they name."""
+    """Provide pairs whose number depends on the colours they name."""
     colours = {"red": 0.0, "green": 1.0, "blue": 2.0}
     rows = ["first,second,score"]
     for number in range(4):
@@ -102,7 +102,7 @@ def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, ca
 
 
 def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
-    """From a run, from some layers of a teacher, and where heads are pruned."""
+    """From a run, from some layers of a teacher, and with pruned heads."""
     write_folder("bert", tmp_path / "model", num_hidden_layers=2)
     still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
     options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}

@@ -1,4 +1,4 @@
-"""Replaced tokens: the loss and its draws, runs that learn them, and what these answer."""
+"""Replaced tokens: the loss and its samples, runs that learn them, and their answers."""
 
 import asyncio
 import itertools
@@ -36,7 +36,7 @@ TOKENIZER = BertTokenizer(Vocabulary([*tiny.SPECIAL, *WORDS]))
 
 @pytest.fixture(scope="module")
 def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give documents of sentences in which the thing tells the colour."""
+    """Provide documents of sentences in which the thing determines the colour."""
     draw = random.Random(0)
     documents = []
     for _ in range(100):
@@ -49,7 +49,7 @@ def books(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a tiny pair that has learnt nothing."""
+    """Provide the folder of a tiny untrained pair."""
     folder = tmp_path_factory.mktemp("models") / "pair"
     pair = pair_of(
         vocab_size=len(TOKENIZER),

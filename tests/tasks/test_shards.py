@@ -1,4 +1,4 @@
-"""Shards to sequences: every document once, whoever tokenizes and from wherever it is read."""
+"""Shards to sequences: every document once, with any tokenizing process and any start."""
 
 from dataclasses import replace
 from pathlib import Path

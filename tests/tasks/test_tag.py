@@ -40,7 +40,7 @@ CONLL = "".join(
 
 @pytest.fixture
 def colours(tmp_path: Path) -> Path:
-    """Give CoNLL columns of things and their colours, of one word or two."""
+    """Provide CoNLL columns of things and their colours, of one word or two."""
     path = tmp_path / "colours.conll"
     path.write_text(CONLL)
     return path
@@ -185,7 +185,7 @@ def test_a_word_is_explained_where_its_answer_is_from(finished: Path, seed: int)
 
 @pytest.fixture(scope="module")
 def finished(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a run that has learnt the colours."""
+    """Provide a run that has learnt the colours."""
     folder = tmp_path_factory.mktemp("tag")
     (folder / "colours.conll").write_text(CONLL)
     assert train(tiny_model, folder / "colours.conll", folder / "run") == 0
@@ -298,7 +298,7 @@ TASK = Tag(labels=("O", "B-X", "I-X"), scheme="BIO", label_pieces="first")
 
 @pytest.fixture
 def encoded(tiny_model: Path) -> Callable[..., Any]:
-    """Give a function that encodes a record."""
+    """Provide a function that encodes a record."""
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
 
     def call(

@@ -1,4 +1,4 @@
-"""What holds for several tasks alike."""
+"""Properties that several tasks share."""
 
 from pathlib import Path
 

@@ -153,11 +153,11 @@ def test_long_lines_are_translated_sentence_by_sentence(trained: Path, capsys: O
     assert run(["predict", str(trained), long, "--long-text", "head"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["tokens_used"] == 7
-    assert "1 text was too long and truncated; --long-text decides that" in captured.err
+    assert "1 text was too long and truncated; see --long-text" in captured.err
 
 
 def parts(text: str, room: int) -> list[str]:
-    """Cut a text as a run that reads so many tokens does; a word is one, and so is a mark."""
+    """Cut a text as a run with this maximum length does; words and punctuation are tokens."""
     words = ["▁A", "▁b", "▁c", "▁", "?", "x"]
     side = TextTokenizer(["</s>", "<unk>", *BYTES, *words, "<pad>"])
     tokenizer, fit = (
@@ -274,7 +274,7 @@ def test_a_run_goes_on_from_another(trained: Path, tmp_path: Path, capsys: Out) 
     assert heedful.load(tmp_path / "more")("Der Hund läuft.").text == "The dog runs."
     words[-1] = tmp_path / "other"
     assert run([str(word) for word in [*words, "--preset", "base"]]) == 2
-    assert "--preset is for a model from scratch" in capsys.readouterr().err
+    assert "give --preset to start from scratch, or --model" in capsys.readouterr().err
 
 
 def test_bleu_follows_the_script_that_is_written(tmp_path: Path, capsys: Out) -> None:
@@ -498,7 +498,7 @@ def test_what_is_scored_says_how_it_was_written(trained: Path, tmp_path: Path, c
     (scores,) = answers(capsys, "evaluate", trained, *data, "--sample")
     assert "beam" not in scores
     assert run([str(word) for word in ["evaluate", trained, *data, "--alignments"]]) == 2
-    assert "--alignments has no effect where answers are scored" in capsys.readouterr().err
+    assert "--alignments has no effect on scores" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which vocabularies a family of models from scratch can have."""
+"""The vocabularies that each family of models from scratch accepts."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ PADS_WITH_1 = {"roberta", "mpnet", "xlm-roberta"}
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]:
-    """Give a tokenizer of each family."""
+    """Provide a tokenizer of each family."""
     folder = tmp_path_factory.mktemp("models")
     for family in ENCODERS:
         write_folder(family, folder / family)
@@ -23,7 +23,7 @@ def tokenizers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tokenizer]
 
 
 def complaint(arch: str, tokenizer: Tokenizer) -> str | None:
-    """Return why a vocabulary called "words" does not fit a family; None where it does."""
+    """Return why a vocabulary called "words" does not fit a family; None if it does."""
     try:
         check_vocabulary(arch, "words", tokenizer)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""The reference and the vocabularies that the tokenizer is held against."""
+"""The reference and the vocabularies that the tokenizers are tested against."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ Compiled = Any
 
 @pytest.fixture(scope="session")
 def minilm() -> Path:
-    """Give the folder of the real uncased BERT."""
+    """Provide the folder of the real uncased BERT."""
     try:
         return resolve("minilm")
     except UserError as error:
@@ -32,7 +32,7 @@ def uncased(minilm: Path) -> BertTokenizer:
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Compiled]:
-    """Give what makes the reference's tokenizer of a list of tokens, as its BERT class does."""
+    """Provide a function that makes the reference's BERT tokenizer of a list of tokens."""
     tokenizers = pytest.importorskip("tokenizers", reason="needs the reference tokenizer")
 
     def make(
@@ -59,7 +59,7 @@ def compiled() -> Callable[..., Compiled]:
 
 @pytest.fixture(scope="session")
 def reference(minilm: Path) -> Any:
-    """Give the reference's whole tokenizer of the real BERT."""
+    """Provide the reference's whole tokenizer of the real BERT."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     transformers.logging.set_verbosity_error()
     return transformers.BertTokenizerFast.from_pretrained(minilm)
@@ -67,14 +67,14 @@ def reference(minilm: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def toy() -> BertTokenizer:
-    """Give an uncased tokenizer of few tokens."""
+    """Provide an uncased tokenizer of few tokens."""
     words = ["hello", "world", "un", "##aff", "##able", "cafe", "a", "##a", ",", ".", "[", "]"]
     return BertTokenizer(Vocabulary([*SPECIAL, *words]), model_max_length=16)
 
 
 @pytest.fixture(scope="session")
 def roberta_folder(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with the vocabulary of the real RoBERTa and nothing else."""
+    """Provide a folder with the vocabulary of the real RoBERTa and nothing else."""
     return unpacked(data_folder / "tokenizers/roberta-base", tmp_path_factory.mktemp("roberta"))
 
 
@@ -85,7 +85,7 @@ def roberta(roberta_folder: Path) -> RobertaTokenizer:
 
 @pytest.fixture(scope="session")
 def roberta_reference(roberta_folder: Path) -> Any:
-    """Give the reference's whole tokenizer of the real RoBERTa."""
+    """Provide the reference's whole tokenizer of the real RoBERTa."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     transformers.logging.set_verbosity_error()
     return transformers.RobertaTokenizerFast.from_pretrained(roberta_folder)

@@ -1,4 +1,4 @@
-"""How results are compared with the reference's, and the real vocabularies for it."""
+"""Compare results with the reference's, and provide the real vocabularies for it."""
 
 import gzip
 import shutil
@@ -15,7 +15,7 @@ from heedful.tokens.pieces import PieceBatch
 
 
 def assert_same_call(ours: Encoding, theirs: Any) -> None:
-    """Compare all items, and what can be asked of each row."""
+    """Compare all items, and the results of each row's methods."""
     assert list(ours) == [name for name in ours if name in theirs]
     assert set(ours) == set(theirs)
     for name in theirs:

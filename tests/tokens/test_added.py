@@ -1,4 +1,4 @@
-"""Added tokens are kept whole as by the reference, whatever they ask for."""
+"""Added tokens are kept whole as in the reference, with any of their options."""
 
 import json
 import os

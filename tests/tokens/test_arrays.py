@@ -1,4 +1,4 @@
-"""Arrays of pieces: the lists that come of them, and words that are added."""
+"""Arrays of pieces: conversion to lists, and added words."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ words = st.lists(st.integers(0, 4), max_size=6)
 
 @given(words, st.lists(st.tuples(words, words), max_size=8))
 def test_words_that_are_added(known: list[int], added: list[tuple[list[int], list[int]]]) -> None:
-    """What is added for a while, and then is not kept, leaves no trace."""
+    """Words that are added temporarily leave no trace."""
     counts, ids, begins, ends = columns(known, 0)
     firsts = np.cumsum([0, *known])[:-1].astype(np.int64)
     entries = Entries(firsts=firsts, counts=counts, ids=ids, begins=begins, ends=ends)

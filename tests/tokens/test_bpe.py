@@ -1,4 +1,4 @@
-"""Words are joined of their bytes as by the reference, whatever was learnt."""
+"""Words are merged from their bytes as in the reference, for any learnt merges."""
 
 from collections.abc import Sequence
 

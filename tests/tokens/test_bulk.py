@@ -1,4 +1,4 @@
-"""Texts that are encoded many at once have the pieces that each has by itself."""
+"""Texts encoded in bulk have the same pieces as each text alone."""
 
 import pickle
 import random
@@ -23,7 +23,7 @@ NOTHING = {"do_lower_case": False, "tokenize_chinese_chars": False}
 
 @pytest.fixture
 def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have arrays take every batch, whatever is in it."""
+    """Make arrays encode every batch, whatever it contains."""
     monkeypatch.setattr(encoder, "BULK", 0)
     monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)

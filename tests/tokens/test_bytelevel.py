@@ -24,7 +24,7 @@ TEXTS = st.lists(PARTS, max_size=20).map("".join)
 
 
 def _codes() -> Iterator[int]:
-    """Yield all code points with HEEDFUL_SWEEP, else every 16th, and all at a border."""
+    """Yield all code points with HEEDFUL_SWEEP, else every 16th and all at boundaries."""
     step = 1 if "HEEDFUL_SWEEP" in os.environ else 16
     borders = {
         code

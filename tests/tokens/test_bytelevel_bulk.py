@@ -1,4 +1,4 @@
-"""Byte-level: texts that are encoded many at once have the pieces that each has by itself."""
+"""Byte-level: texts encoded in bulk have the same pieces as each text alone."""
 
 import random
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ TEXTS = st.lists(st.one_of(st.sampled_from(HARD), st.characters()), max_size=20)
 
 @pytest.fixture
 def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have arrays take every batch, whatever is in it."""
+    """Make arrays encode every batch, whatever it contains."""
     monkeypatch.setattr(encoder, "BULK", 0)
     monkeypatch.setattr(encoder, "MIN_BULK_CHARACTERS", 0)
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)

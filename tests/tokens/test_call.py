@@ -1,4 +1,4 @@
-"""What a call returns equals what the reference's call returns, option by option."""
+"""A call returns the same as the reference's call, option by option."""
 
 from collections.abc import Mapping
 from itertools import product
@@ -292,8 +292,12 @@ WINDOWS = {"truncation": True, "return_overflowing_tokens": True}
             {"truncation": "only_first", "max_length": 7},
             "the second text alone has 4 tokens and a row has room for 4 of both",
         ),
-        ((["a", "a a"],), {"return_tensors": "pt"}, "rows of 3 to 4 tokens make no tensor"),
-        ((["a " * 600, "a"],), {"return_tensors": "pt"}, "rows of 3 to 602 tokens make no tensor"),
+        ((["a", "a a"],), {"return_tensors": "pt"}, "no tensor can hold rows of 3 to 4 tokens"),
+        (
+            (["a " * 600, "a"],),
+            {"return_tensors": "pt"},
+            "no tensor can hold rows of 3 to 602 tokens",
+        ),
         ((["a"],), {"return_tensors": "tf"}, "return_tensors 'tf': must be 'pt', 'np' or None"),
         ((3,), {}, "text is a int: must be text"),
         ((None,), {}, "text is None: must be text"),
@@ -338,8 +342,7 @@ def test_a_misspelt_keyword_is_an_error(toy: BertTokenizer) -> None:
     [
         ("padding_side", "left"),
         ("truncation_side", "left"),
-        ("pad_token_id", 5),
-        ("pad_token", "x"),
+        ("pad_token", "no such token"),
     ],
 )
 def test_an_attribute_that_rows_would_not_follow_is_refused(name: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""Every code point is what the reference takes it for, alone and among others."""
+"""Every code point is classified as in the reference, alone and among others."""
 
 import os
 import unicodedata

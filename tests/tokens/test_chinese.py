@@ -1,4 +1,4 @@
-"""What becomes of full-width letters and compatibility characters in Chinese BERTs.
+"""How Chinese BERTs treat full-width letters and compatibility characters.
 
 BERT's normalisation decomposes canonically (NFD, where accents are stripped), and never by
 compatibility (NFKC): see docs/chinese.md.

@@ -22,7 +22,7 @@ OTHERS = ["No.\tIt was", LONG, "the short one", "", "y z", "[UNK] b"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a vocabulary and its merges, and nothing else."""
+    """Provide a folder with a vocabulary and its merges, and nothing else."""
     folder = tmp_path_factory.mktemp("deberta")
     tokens = [*SPECIAL[:4], *ALPHABET, *("".join(pair) for pair in MERGES), "[MASK]"]
     ids = {token: number for number, token in enumerate(tokens)}

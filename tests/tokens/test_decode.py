@@ -1,4 +1,4 @@
-"""Between tokens, ids and text as the reference goes."""
+"""Conversions between tokens, ids and text equal the reference's."""
 
 from typing import Any
 

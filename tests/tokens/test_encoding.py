@@ -1,4 +1,4 @@
-"""What a call returns can be used as the reference's result is; `pad` makes one of several."""
+"""The result of a call works like the reference's; `pad` combines several."""
 
 import copy
 import pickle
@@ -154,6 +154,6 @@ def test_what_pad_refuses(uncased: BertTokenizer) -> None:
         uncased.pad(FEATURES, padding="long")
     with pytest.raises(UserError, match="not made from text"):
         uncased.pad(FEATURES).word_ids()
-    with pytest.raises(UserError, match=re.escape("text: ['a'] make no tensor")):
+    with pytest.raises(UserError, match=re.escape("text: no tensor can hold ['a']")):
         uncased.pad([{"input_ids": [2, 3], "text": "a"}], return_tensors="pt")
     assert dict(uncased.pad([])) == {"input_ids": [], "attention_mask": []}

@@ -1,4 +1,4 @@
-"""Folders of the reference are read as it reads them, and ours by it; conflicts are told."""
+"""Folders of the reference are read as it reads them, and it reads ours; conflicts are reported."""
 
 import json
 import random
@@ -27,7 +27,7 @@ TEXTS = ["Émile, ЁЛКА [MASK] 北京", "<e1> The U.N. isn't", ""]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with a vocabulary and nothing else."""
+    """Provide a folder with a vocabulary and nothing else."""
     tokens = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.,'北京Éé"]
     tokens += [f"##{token}" for token in tokens[5:]]
     path = tmp_path / "model"
@@ -171,8 +171,8 @@ def test_words_are_cut_to_the_tokens_of_the_vocabulary_alone(
 def test_old_folders_name_added_tokens_in_a_file_of_their_own(folder: Path) -> None:
     size = len((folder / "vocab.txt").read_text().splitlines())
     _config(folder, "added_tokens.json", **{"<e1>": size})
-    with pytest.raises(UserError, match=r"'<e1>' .* is not a special token"):
-        BertTokenizer.from_pretrained(folder)
+    ours = BertTokenizer.from_pretrained(folder)
+    assert (ours.encode("<E1>")[1], ours.vocabulary.special.ordinary) == (size, ("<e1>",))
     _config(folder, "special_tokens_map.json", additional_special_tokens=["<e1>"])
     assert BertTokenizer.from_pretrained(folder).encode("<e1>")[1] == size
     _config(folder, "added_tokens.json", **{"<e1>": size + 3})
@@ -203,8 +203,6 @@ def _lowercase(value: bool) -> dict[str, Any]:
         ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize False"),
         ({"tokenizer_config": {"truncation_side": "left"}}, "truncation_side 'left'"),
         ({"tokenizer_config": {"tokenizer_class": "RobertaTokenizerFast"}}, "RobertaTokenizerFast"),
-        ({"tokenizer_config": _added(lstrip=True)}, "'a' has lstrip: not supported"),
-        ({"tokenizer_config": _added(special=False)}, "'a' has special=false: not supported"),
         (
             {"tokenizer_config": _added(content="Z")},
             "'Z' has id 5; its vocabulary of .* has 'a' there",
@@ -232,7 +230,7 @@ def _lowercase(value: bool) -> dict[str, Any]:
         ({"tokenizer_config": {"cls_token": 3}}, "special token 3: must be text"),
         ({"tokenizer_config": {"additional_special_tokens": "abc"}}, "'abc' is a str"),
         ({"tokenizer_config": {"additional_special_tokens": [3]}}, "special token 3: must be text"),
-        ({"added_tokens": {"a": "5"}}, "'a' ..5.. is not a special token"),
+        ({"added_tokens": {"a": "5"}}, "'a' has the id '5'"),
         ({"tokenizer": {"model": "WordPiece"}}, "model 'WordPiece' is a str"),
         ({"tokenizer": {"added_tokens": ["a"]}}, "added token None is 'a'"),
         ({"tokenizer": {"model": {"type": "WordPiece", "vocab": ["a"]}}}, "vocab .* is a list"),
@@ -273,7 +271,7 @@ def test_what_a_folder_may_not_say(
 def test_words_that_are_told_or_framed_another_way_are_refused(
     folder: Path, tmp_path: Path, reference: Any, part: str, value: Any, message: str
 ) -> None:
-    """Read as BERT's they would give other ids than the file says."""
+    """Read as BERT's, they would give other ids than the file specifies."""
     type(reference).from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     path = tmp_path / "theirs/tokenizer.json"
     compiled = json.loads(path.read_text())

@@ -16,7 +16,7 @@ OPTIONS: dict[str, Any] = {"return_offsets_mapping": True, "return_special_token
 
 @pytest.fixture(scope="module")
 def folder(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the folder of a whole tiny GPT-2."""
+    """Provide the folder of a whole tiny GPT-2."""
     folder = tmp_path_factory.mktemp("gpt2")
     for path in (data_folder / "tokenizers/tiny-gpt2").iterdir():
         packed = path.suffix == ".gz"
@@ -28,6 +28,8 @@ def folder(data_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _same(ours: Any, theirs: Any) -> None:
     assert_same_call(ours(TEXTS, **OPTIONS), theirs(TEXTS, **OPTIONS))
     assert_same_call(ours(TEXTS, TEXTS[::-1], **OPTIONS), theirs(TEXTS, TEXTS[::-1], **OPTIONS))
+    typed = OPTIONS | {"return_token_type_ids": True}
+    assert_same_call(ours(TEXTS, TEXTS[::-1], **typed), theirs(TEXTS, TEXTS[::-1], **typed))
     for text in TEXTS:
         ids = theirs.encode(text)
         assert ours.decode(ids) == theirs.decode(ids)

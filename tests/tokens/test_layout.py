@@ -1,4 +1,4 @@
-"""Special tokens stand where a model's layout says, in rows of one text and of two."""
+"""Special tokens are where a model's layout puts them, in rows of one text and of two."""
 
 import pytest
 from tests.tiny import SPECIAL

@@ -1,4 +1,4 @@
-"""Learnt pairs of bytes: the folder is the family's, for heedful and for the reference."""
+"""Learnt byte pairs: the folder is that of the family, for heedful and for the reference."""
 
 import random
 from pathlib import Path

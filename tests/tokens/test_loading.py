@@ -1,4 +1,4 @@
-"""A folder says which tokenizer it has: by its class, else its model, else its files."""
+"""The tokenizer of a folder follows from its class, else its model, else its files."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ SIDE = TextTokenizer([EOS, UNKNOWN, *BYTES, "▁", "a", PAD])
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with the files of every kind of tokenizer, which says none."""
+    """Provide a folder with the files of every kind of tokenizer, which names none."""
     TranslationTokenizer(SIDE, SIDE).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in SPECIAL))
     (tmp_path / "merges.txt").write_text("#version: 0.2\n")

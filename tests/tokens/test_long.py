@@ -1,4 +1,4 @@
-"""A megabyte of anything is done, and rightly, in time that grows with its length.
+"""A megabyte of any text is tokenized correctly, in time that grows linearly.
 
 Were anything quadratic, a case would take hours. Nothing is: characters go through a table one by
 one, a word is taken apart only up to 100 characters, special tokens are found by one pass of a

@@ -1,4 +1,4 @@
-"""What is remembered is bounded, in number and in size, and what is not needed is not loaded."""
+"""Caches are bounded in number and size, and modules load only when needed."""
 
 import pickle
 import random

@@ -26,7 +26,7 @@ PAIRS = ["No.\tIt was Müller's", LONG, "short one", "", "y z"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with a vocabulary and nothing else."""
+    """Provide a folder with a vocabulary and nothing else."""
     folder = tmp_path_factory.mktemp("mpnet")
     (folder / "vocab.txt").write_text("\n".join(TOKENS) + "\n", encoding="utf-8")
     return folder

@@ -1,4 +1,4 @@
-"""Offsets are the slice of the text that a piece came from, also where the reference errs."""
+"""Offsets are the slice of the text that a piece came from, even where the reference is wrong."""
 
 import unicodedata
 from collections.abc import Callable

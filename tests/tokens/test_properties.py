@@ -1,4 +1,4 @@
-"""What holds for every text: found by searching for one for which it does not."""
+"""Properties of every text, tested by searching for counterexamples."""
 
 import pytest
 from hypothesis import given, settings

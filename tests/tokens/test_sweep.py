@@ -37,7 +37,7 @@ SETTINGS: dict[str, tuple[float, dict[str, Any]]] = {
 
 
 def _characters() -> dict[str, list[str]]:
-    """Return characters by what makes them hard."""
+    """Return characters by the kind of difficulty."""
     every = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     category = {char: unicodedata.category(char) for char in every}
     removed = [char for char in every[:0x110BE] if ord(char) in REMOVED]
@@ -92,7 +92,7 @@ def _text(random_: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def tokens() -> list[str]:
-    """Give a vocabulary in which every generated character shows: whole words would hide them."""
+    """Provide a vocabulary without whole words, which would hide generated characters."""
     every = {char for kind in CHARACTERS.values() for char in kind}
     every |= {part for char in every for part in unicodedata.normalize("NFD", char)}
     every |= {part for char in every for part in char.lower()}
@@ -102,7 +102,7 @@ def tokens() -> list[str]:
 
 
 def _came_from_there(pieces: Pieces, tokens: list[str], text: str, normalizer: Normalizer) -> bool:
-    """Tell whether each piece's letters are among those that its slice is normalised to."""
+    """Return whether each piece's letters are among those that its slice is normalised to."""
     return all(
         set(tokens[at].removeprefix("##")) <= set("".join(normalizer.words(text[start:end])))
         for at, (start, end) in zip(pieces.ids, pieces.offsets, strict=True)

@@ -1,4 +1,4 @@
-"""SentencePiece's tokenizers return what the reference's return, on what is hard for them.
+"""SentencePiece tokenizers return the same as the reference's on difficult texts.
 
 ``HEEDFUL_SWEEP=1000000 pytest tests/tokens/test_unigram.py`` takes that many random strings, and
 every line of the data; by default a fixed sample of both.
@@ -63,9 +63,9 @@ HARD = [
 LONG = "the a un the b hel " * 14 + "the"
 SHORTER = "the a un the b hel " * 12 + "the a b"
 """As many pieces of XLNet's as ``LONG`` has of the others': each has room beside a short text."""
-TEXTS = ["a café, isn't it? it's the [MASK] unable", "", LONG, "x", "\n"]
+TEXTS = ["a café, isn't it? it's the [MASK] unable 日本😀x", "", LONG, "x", "\n"]
 OTHERS = ["no.\tit was the b's", LONG, "the short one", "", "y z"]
-WORDS = [["the", "unable", "", "a b", "[MASK] x"], [], ["x"]]
+WORDS = [["the", "unable", "", "a b", "[MASK] x", "日本x", "ok😀"], [], ["x"]]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def albert_folder(data_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict[str, Any]:
-    """Give our tokenizers, each with the reference's."""
+    """Provide our tokenizers, each with the reference's."""
     transformers = pytest.importorskip("transformers", reason="needs the reference library")
     pytest.importorskip("sentencepiece", reason="the reference needs it")
     transformers.logging.set_verbosity_error()
@@ -127,7 +127,7 @@ def pairs(data_folder: Path, albert_folder: Path, tmp_path_factory: Any) -> dict
 
 
 def _cased(reference: Any) -> Any:
-    """Return what the reference makes with do_lower_case=False and keep_accents=True."""
+    """Return the reference's result with do_lower_case=False and keep_accents=True."""
     tokenizer = json.loads(reference.backend_tokenizer.to_str())
     steps = tokenizer["normalizer"]["normalizers"]
     assert [steps.pop(2)["type"] for _ in range(3)] == ["NFKD", "StripAccents", "Lowercase"]
@@ -136,7 +136,7 @@ def _cased(reference: Any) -> Any:
 
 
 def _is_shifted(ours: UnigramEncoder, text: str) -> bool:
-    """Tell whether characters are dropped where a part starts, which the reference forgets."""
+    """Return whether characters are dropped at the start of a part, which the reference ignores."""
     splitter = ours._splitter
     parts = [part for part in splitter.added.split_early(text) if part.token is None]
     for start, stop, _ in parts:
@@ -147,7 +147,7 @@ def _is_shifted(ours: UnigramEncoder, text: str) -> bool:
 
 
 def _assert_equal(ours: Any, theirs: Any, texts: list[str]) -> int:
-    """Compare ids, words and offsets; return how many texts the reference shifts."""
+    """Compare ids, words, tokens and offsets; return how many texts the reference shifts."""
     expected = theirs.backend_tokenizer.encode_batch(texts, add_special_tokens=False)
     together = ours._encoder.batch(texts, located=True).lists()
     assert ours.encode_batch(texts) == [one.ids for one in expected]
@@ -158,6 +158,10 @@ def _assert_equal(ours: Any, theirs: Any, texts: list[str]) -> int:
         pieces = ours.pieces(text)
         offsets += pieces.offsets
         assert (pieces.ids, pieces.words) == (one.ids, one.word_ids), ascii(text)
+        spelled = ours.tokenize(text)
+        # The reference shows an added token together with the spaces that it took.
+        for token, right, token_id in zip(spelled, one.tokens, one.ids, strict=True):
+            assert token == right or token_id in ours._encoder._splitter.added.ids.values()
         if pieces.offsets != one.offsets:
             assert _is_shifted(ours._encoder, text), ascii(text)
             shifted += 1

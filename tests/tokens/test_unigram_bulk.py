@@ -1,4 +1,4 @@
-"""The short ways of a unigram tokenizer end where the long ones do."""
+"""The shortcuts of a unigram tokenizer give the same results as the full computation."""
 
 import pickle
 import random
@@ -54,7 +54,7 @@ def _rules(steps: str, prefix: str, at_white_space: bool) -> Rules:
 
 
 def _plain(item: Item) -> tuple[str | None, list[int], int | None]:
-    """Return what matters of an item: the text of an added token does not."""
+    """Return the relevant parts of an item; the text of an added token is not."""
     return (item.text if item.token_id is None else None), [*item.sources], item.token_id
 
 

@@ -1,4 +1,4 @@
-"""Folders of unigram tokenizers: what is read, written and refused, and each step by itself."""
+"""Folders of unigram tokenizers: reading, writing, refusals, and each step alone."""
 
 import json
 import random
@@ -99,7 +99,7 @@ def test_the_reference_reads_what_is_written(folder: Path, tmp_path: Path) -> No
 
 
 def _complaint(contents: bytes) -> str:
-    """Return what is said of a file; nothing if it is read."""
+    """Return the error about a file; empty if it is read."""
     try:
         parse_model(contents, source="x.model")
     except UserError as error:
@@ -169,7 +169,7 @@ def test_a_missing_file_and_damaged_rules_are_refused(tmp_path: Path) -> None:
 
 
 def _compiled(folder: Path, **changes: Any) -> Path:
-    """Write a small tokenizer.json, changed at some places."""
+    """Write a small tokenizer.json with some changes."""
     special = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4}
     vocab = [[token, 0.0] for token in special] + [["▁a", -1.0], ["b", -2.0], ["▁", -3.0]]
     value = {

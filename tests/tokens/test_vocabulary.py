@@ -1,4 +1,4 @@
-"""A vocabulary is read as the reference reads it, and a broken one is told."""
+"""A vocabulary is read as in the reference, and a broken one is reported."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_empty_lines_take_a_place_and_match_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (HEAD + "a\nb\na\n", "'a' stands on line 6 and 8"),
+        (HEAD + "a\nb\na\n", "'a' is on lines 6 and 8"),
         (HEAD.replace("[UNK]", "[unk]"), r"the unk_token '\[UNK\]' is not in it"),
         (HEAD.replace("[SEP]", "SEP"), r"the sep_token '\[SEP\]' is not in it .did you mean 'SEP'"),
         ("a\n", "is not in it"),
@@ -107,9 +107,9 @@ def test_other_special_tokens() -> None:
         Vocabulary(SPECIAL, SpecialTokens(additional_special_tokens=("<e2>",)))
 
 
-@pytest.mark.parametrize("token", ["", "[ MASK]", "[MASK]\n", "a\x85"])
-def test_special_tokens_hold_no_spaces(token: str) -> None:
-    with pytest.raises(UserError, match="must be text without a space in it"):
+@pytest.mark.parametrize("token", ["", " [MASK]", "[MASK]\n", "a\x85"])
+def test_special_tokens_have_no_spaces_around_them(token: str) -> None:
+    with pytest.raises(UserError, match="must be text that neither begins nor ends with a space"):
         SpecialTokens(mask_token=token)
-    with pytest.raises(UserError, match="must be text without a space in it"):
+    with pytest.raises(UserError, match="must be text that neither begins nor ends with a space"):
         SpecialTokens(additional_special_tokens=(token,))

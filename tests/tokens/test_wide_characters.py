@@ -1,4 +1,4 @@
-"""What WordPiece does to full-width letters, compatibility forms and the like: nothing but accents.
+"""WordPiece removes only accents from full-width letters, compatibility forms and the like.
 
 No form is put in place of another (NFKC) but where accents are stripped, which decomposes what is
 canonically the same. The table says what that means; every such character equals the reference's.
@@ -20,7 +20,7 @@ BLOCKS += [(0x2F800, 0x2FA1F), (0x20000, 0x2000F), (0xFB00, 0xFB06)]
 
 @pytest.fixture(scope="module")
 def vocabularies(data_folder: Path) -> dict[str, Vocabulary]:
-    """Give the Chinese and the multilingual vocabulary."""
+    """Provide the Chinese and the multilingual vocabulary."""
     packed = (data_folder / "tokenizers/multilingual-cased/vocab.txt.gz").read_bytes()
     many = gzip.decompress(packed).decode("utf-8").split("\n")[:-1]
     return {

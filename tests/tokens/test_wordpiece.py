@@ -1,4 +1,4 @@
-"""Words are taken apart as by the reference, at the edges of what it does."""
+"""Words are split as in the reference, including edge cases."""
 
 from collections.abc import Callable
 from typing import Any

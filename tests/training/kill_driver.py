@@ -94,7 +94,7 @@ PLACES = ("between micro-batches", "in a checkpoint", "elsewhere")
 
 
 def where(frame: FrameType | None) -> str:
-    """Name what a process is doing, for the moments that are hardest to resume from."""
+    """Name what a process is doing, at the moments that are hardest to resume from."""
     while frame is not None:
         if frame.f_code.co_name == "_accumulate" and frame.f_locals.get("total"):
             return PLACES[0]

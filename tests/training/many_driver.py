@@ -33,7 +33,7 @@ distil.in_precision = lambda model, device, dtype: in_precision(model, device, t
 
 
 def train_until(step: int, name: str) -> None:
-    """Have a process get a signal after a step."""
+    """Send a process a signal after a step."""
 
     def train(*arguments, **settings):  # type: ignore[no-untyped-def]
         for taken in TRAIN(*arguments, **settings):
@@ -45,7 +45,7 @@ def train_until(step: int, name: str) -> None:
 
 
 def attend_to_texts(dtype: torch.dtype) -> list[None]:
-    """Have a kernel there for a format; return what gets longer with each of its calls."""
+    """Simulate a kernel for a format; return a list that grows with each of its calls."""
     calls: list[None] = []
 
     def kernel(*arguments: Any) -> tuple[torch.Tensor]:
@@ -90,7 +90,7 @@ naming_the_process = ranks.naming_the_process
 
 @contextmanager
 def telling_the_pid() -> Iterator[None]:
-    """Say which process this is, once it is ready to be killed."""
+    """Write this process's id once it is ready to be killed."""
     with naming_the_process():
         mine = Path(f"rank-{ranks.rank()}.pid")
         mine.with_suffix(".new").write_text(str(os.getpid()))

@@ -1,4 +1,4 @@
-"""What is kept in memory between steps and batches."""
+"""Memory that is kept between steps and batches."""
 
 import os
 import subprocess

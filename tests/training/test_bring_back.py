@@ -1,4 +1,4 @@
-"""A run that was put aside to be overwritten comes back if the process that did so was killed."""
+"""A run moved aside to be overwritten comes back if the overwriting process was killed."""
 
 import shutil
 import subprocess
@@ -24,7 +24,7 @@ NEW = replace(OLD, settings={"seed": 1})
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
-    """Return a run in whose place another process began one, and was killed."""
+    """Return a run that a process was replacing when it was killed."""
     run = tmp_path / "run [1]"
     for folder, record in ((tmp_path / ".run [1].7.old", OLD), (run, NEW)):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""The same on a GPU: it learns what a CPU learns, in every precision, and the host never waits.
+"""On a GPU a model learns what it learns on a CPU, in every precision, and the host never waits.
 
 None of this has a meaning without one; what can be tested on a CPU is in ``test_waiting.py``,
 ``test_memory.py`` and ``test_device.py``.
@@ -60,7 +60,7 @@ def test_every_task_learns_what_it_does_on_a_cpu(
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_the_host_does_not_wait(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Once all is warm, torch itself refuses what would wait."""
+    """After the warm-up, torch itself refuses operations that would wait."""
     monkeypatch.chdir(START)
 
     def steps(*arguments: Any, **options: Any) -> Any:
@@ -108,7 +108,7 @@ def test_texts_without_padding_learn_the_same(
 def test_the_kernels_of_rows_round_as_little(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Values and gradients are as near to those in float64 as torch's own operations come."""
+    """Values and gradients are as close to float64 as those of torch's own operations."""
     assert fused.why_no_kernels(GPU) is None
     monkeypatch.setattr(fused, "_MIN_SIZE_TRAINING", 0)
     torch.manual_seed(0)
@@ -215,7 +215,7 @@ def test_a_step_that_does_not_fit_is_done_in_halves() -> None:
 
 
 def numbers(value: object) -> list[float]:
-    """Return all numbers of what JSON holds, in order."""
+    """Return all numbers of a JSON value, in order."""
     if isinstance(value, dict):
         return [number for each in value.values() for number in numbers(each)]
     if isinstance(value, list):

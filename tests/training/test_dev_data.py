@@ -1,4 +1,4 @@
-"""Development data that is long, and such as nothing can be scored on."""
+"""Long development data, and development data without anything to score."""
 
 import json
 import re

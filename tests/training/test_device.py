@@ -1,4 +1,4 @@
-"""Devices and precisions: what is refused where, and fp16 with its scale."""
+"""Devices and precisions: which are refused where, and fp16 with its loss scale."""
 
 from functools import partial
 from pathlib import Path

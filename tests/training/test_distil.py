@@ -1,4 +1,4 @@
-"""A student learns what its teacher says, of every task."""
+"""A student learns its teacher's outputs, for every task."""
 
 import csv
 import json
@@ -185,7 +185,7 @@ def test_the_order_of_sentences_is_learnt_from_a_teacher(tmp_path: Path) -> None
 
 
 def test_words_in_any_order_are_not_learnt_from_a_teacher(tmp_path: Path) -> None:
-    """They are read in several calls, each with what was remembered of the last."""
+    """They are read in several calls, each with the memory of the last."""
     options = _pretrained("xlnet", "plm", tmp_path)
     with pytest.raises(UserError, match=r"^teacher: train pretrain cannot learn from"):
         heedful.train("pretrain", out=tmp_path / "run", steps=2, **options)
@@ -223,7 +223,7 @@ def test_a_writer_keeps_layers_of_both_its_stacks(tmp_path: Path) -> None:
 
 
 def _rotated(tmp_path: Path) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return the rows that the teacher learnt from, and the same with wrong labels."""
+    """Return the rows that the teacher was trained on, and the same with wrong labels."""
     with (DATA / "classify.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     wrong = {"animal": "food", "food": "place", "place": "animal"}
@@ -309,7 +309,7 @@ def test_the_loss_is_that_of_the_equation_and_adds_up() -> None:
 def test_a_teacher_counts_positions_as_its_family_does(
     family: str, other: str, tmp_path: Path
 ) -> None:
-    """A RoBERTa counts from 2, a BERT from 0, and sequences of several texts say positions."""
+    """RoBERTa counts from 2, BERT from 0, and sequences of several texts have positions."""
     write_folder("roberta", tmp_path / "reader")
     tokenizer = load_tokenizer(tmp_path / "reader")
     folders = {}
@@ -348,7 +348,7 @@ def test_a_teacher_counts_positions_as_its_family_does(
 
 
 def test_the_teacher_only_answers() -> None:
-    """It drops nothing, learns nothing, and computes as fast as it can."""
+    """It has no dropout, learns nothing, and computes as fast as it can."""
     record = read_record(LATEST / "classify")
     start = Start(
         tokenizer=load_tokenizer(LATEST / "classify"),
@@ -435,7 +435,7 @@ def test_names_that_a_model_has_left_are_no_labels(task: str, tmp_path: Path) ->
 
 
 def test_a_tagger_of_another_program_teaches_by_its_answers(tmp_path: Path) -> None:
-    """It is a run that has lost what it says of itself."""
+    """The teacher is a run without ``heedful.json``."""
     shutil.copytree(LATEST / "tag", tmp_path / "tagger")
     (tmp_path / "tagger" / runs.RECORD).unlink()
     with pytest.raises(UserError, match=r"does not say what its tags mean.*predict --plain"):
@@ -529,7 +529,7 @@ def test_what_the_teacher_writes_is_learnt(
 
 
 def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> None:
-    """The data says nothing that is right: all is the teacher's."""
+    """The data has no translations: all targets are the teacher's."""
     sources = (DATA / "translate.de").read_text(encoding="utf-8").splitlines()
     rows = [{"text": source, "label": "no idea."} for source in sources]
     options: dict[str, Any] = {"out": tmp_path / "run", "teacher": LATEST / "translate", **QUICK}
@@ -543,7 +543,7 @@ def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> Non
         )
     ]
     assert heedful.evaluate(tmp_path / "run", truth)["bleu"] > 50
-    with pytest.raises(UserError, match="temperature is for scores; this teacher writes texts"):
+    with pytest.raises(UserError, match="temperature is for teachers that give scores; this"):
         heedful.train("translate", train=rows, temperature=1.0, **options | {"overwrite": True})
 
 

@@ -1,4 +1,4 @@
-"""Sparse table gradients and narrow weights change what a step costs, not what it computes."""
+"""Sparse table gradients and narrow weights change the cost of a step, not its result."""
 
 import pytest
 import torch

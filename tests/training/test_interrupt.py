@@ -1,4 +1,4 @@
-"""Which signals ask a run to stop, and which one interrupts it."""
+"""Which signals stop a run after a step, and which interrupts it."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Which lengths learn together: similar ones, or any."""
+"""Grouping by length: batches of similar lengths, or of any."""
 
 import json
 import math

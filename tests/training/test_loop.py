@@ -109,7 +109,7 @@ def test_accumulation_equals_the_large_batch(weights: tuple[float, ...] | None) 
 
 
 def test_a_part_that_was_left_for_answers_learns_as_the_rest() -> None:
-    """As of an encoder that was loaded from a folder of its own."""
+    """For example, an encoder that was loaded from its own folder."""
     data = examples(20)
     whole, parts = model(0.3), model(0.3)
     losses = []
@@ -176,7 +176,7 @@ def test_bf16_learns_what_fp32_learns() -> None:
 
 
 def test_a_device_computes_what_the_cpu_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the host must not look, all is computed that a CPU can leave out."""
+    """Without reading values back, a device computes everything that a CPU can skip."""
     data = examples(40)
     looked, blind = model(), model()
     seen = run(looked, data, batch_tokens=60, clip=0.3)
@@ -191,14 +191,14 @@ def test_a_device_computes_what_the_cpu_does(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def without_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the loop go the way of a device, on the CPU."""
+    """Make the loop run on the CPU as on a device."""
     for module in (loop, optimize):
         monkeypatch.setattr(module, "blocks_host", lambda device: True)
 
 
 @pytest.mark.parametrize("fp16", [False, True])
 def test_a_device_stops_by_itself(fp16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loss that is not finite is read some steps later: the weights are those before it."""
+    """A non-finite loss is read some steps later, but the weights are those before it."""
     without_looking(monkeypatch)
     network = model()
     scaler = torch.amp.GradScaler("cpu", init_scale=4.0) if fp16 else None

@@ -1,4 +1,4 @@
-"""Several processes train what one does: the same weights, scores and files, and on after a stop.
+"""Several processes train as one does: the same weights, scores and files, also after a stop.
 
 Those that are killed are drawn anew each time; a failure names the number that they come from.
 """
@@ -145,7 +145,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 def differs(first: Path, second: Path) -> float:
-    """Return the greatest difference between the weights of two runs."""
+    """Return the largest difference between the weights of two runs."""
     ours, others = (load_file(run / "model.safetensors") for run in (first, second))
     assert ours.keys() == others.keys()
     return max(float((ours[name] - others[name]).abs().max()) for name in ours)
@@ -156,7 +156,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def write_more(folder: Path) -> None:
-    """Write what the trainings of ``MORE`` start from."""
+    """Write the models that the trainings of ``MORE`` start from."""
     for family in ("albert", "big_bird", "deberta-v2", "gpt2", "xlnet"):
         write_folder(family, folder / "models" / family)
     for number in range(20):
@@ -167,7 +167,7 @@ def write_more(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Killed:
-    """What became of a job whose processes were killed."""
+    """The results of a job whose processes were killed."""
 
     seed: int
     victims: list[tuple[str, int, int]]
@@ -177,7 +177,7 @@ class Killed:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of one process, of two and of four, and one that goes on from four to two to one."""
+    """Runs of one process, two and four, and one that resumes with four, two and one."""
     folder: Path = tmp_path_factory.mktemp("many") / "work"
     shutil.copytree(Path(__file__).parents[1] / "golden/0.1.0", folder)
     write_more(folder)
@@ -236,7 +236,7 @@ def killed(work: Path) -> Killed:
 
 
 def was_written(paths: Iterable[Path], since: float) -> bool:
-    """Tell whether one of some paths, which may vanish, is newer than a time."""
+    """Return whether any of some paths, which may vanish, is newer than a time."""
     for path in paths:
         with suppress(FileNotFoundError):
             if path.stat().st_mtime > since:
@@ -253,7 +253,7 @@ MOMENTS: dict[str, Callable[[Path, float], bool]] = {
 
 
 def new_pids(folder: Path, old: Sequence[int]) -> list[int]:
-    """Wait until two processes have met that are not some older ones; return their pids."""
+    """Wait until two new processes have connected, and return their ids."""
 
     def pids() -> list[int]:
         files = [folder / f"rank-{rank}.pid" for rank in range(2)]

@@ -1,4 +1,4 @@
-"""Steps that do not fit into memory are done again in portions; ``auto`` chooses beforehand."""
+"""Steps that do not fit into memory are repeated in smaller batches; ``auto`` plans ahead."""
 
 import copy
 import math
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def short_of_memory(work: TrainingSetup, most: int, *, only_once: bool = False) -> TrainingSetup:
-    """Fail as a device does for more tokens than some, after dropout has drawn."""
+    """Fail as a device does for too many tokens, after dropout has drawn its mask."""
     failed: list[int] = []
 
     def loss(forward: Callable[..., Any], batch: Batch) -> Tensor:
@@ -59,7 +59,7 @@ def test_a_step_without_memory_is_done_again_in_halves() -> None:
 
 
 def test_dropout_draws_from_where_the_step_began() -> None:
-    """A failure that comes by chance leaves no trace but the smaller portions."""
+    """A random failure leaves no trace except the smaller batches."""
     data = examples(16)
     failed, small = model(dropout=0.2), model(dropout=0.2)
     torch.manual_seed(1)
@@ -94,7 +94,7 @@ def test_what_cannot_be_halved_is_said(splits: bool, most: int, what: str) -> No
 
 
 def test_what_a_step_keeps_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the memory holds twice the tokens, in powers of two, and nothing is drawn for it."""
+    """Twice the memory holds twice the tokens, in powers of two; no random number is drawn."""
     network, batch = model(dropout=0.1), batch_of(examples(4))
     memories = [2**20, 2**21, 2**40, 1]
     monkeypatch.setattr(memory, "_CPU_SHARE", 1.0)

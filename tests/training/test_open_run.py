@@ -1,4 +1,4 @@
-"""Which runs may go on in a folder."""
+"""Which runs may resume in a folder."""
 
 import errno
 import json
@@ -130,6 +130,19 @@ def test_a_folder_that_was_held_for_nothing_is_not_left(tmp_path: Path) -> None:
     with held(tmp_path / "folder" / "run"):
         pass
     assert not (tmp_path / "folder" / "run").exists()
+
+
+def test_a_link_to_a_folder_that_is_not_there_yet_makes_it(tmp_path: Path) -> None:
+    link = tmp_path / "run"
+    link.symlink_to("disk/run")
+    with held(link):
+        make_run(RunSettings(out=link), record("regress"))
+    assert (tmp_path / "disk" / "run" / RECORD).is_file()
+    assert link.is_symlink()
+    link.unlink()
+    link.symlink_to("run")
+    with pytest.raises((UserError, OSError), match=r"itself|Too many levels"), held(link):
+        pass
 
 
 def test_a_run_goes_on_with_its_own_task_only(tmp_path: Path) -> None:

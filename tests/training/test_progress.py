@@ -1,4 +1,4 @@
-"""Progress shows where somebody looks on: at a terminal or in a notebook, and nowhere else."""
+"""Progress is shown in a terminal or a notebook, and nowhere else."""
 
 import builtins
 import re

@@ -1,4 +1,4 @@
-"""Processes that train together: shares of the work, sums, and one writer."""
+"""Processes that train together: shares of the work, sums, and a single writer."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def test_processes_that_cannot_meet_are_told(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    """What each of two processes says."""
+    """Results of each of two processes."""
     meeting: Path = tmp_path_factory.mktemp("ranks") / "meeting"
     command = [sys.executable, "-c", PROGRAM, str(meeting)]
     processes = [
@@ -248,7 +248,7 @@ def test_processes_started_again_do_not_take_what_those_before_them_said() -> No
 def test_machines_reach_each_other_by_the_way_to_where_they_meet(
     monkeypatch: pytest.MonkeyPatch, ways: list[dict[str, str]], addresses: list[str | None]
 ) -> None:
-    """Whatever the first one's own name means on it."""
+    """Whatever the first machine's host name resolves to."""
     store = torch.distributed.HashStore()
     for rank, way in enumerate(ways):
         store.set(f"address/{rank}", way.get("place", ""))

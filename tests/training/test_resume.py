@@ -1,4 +1,4 @@
-"""A run killed at any moment and resumed ends with the weights of a run never interrupted."""
+"""A run that is killed at any moment and resumed ends with the weights of an uninterrupted run."""
 
 import errno
 import json
@@ -54,7 +54,7 @@ def test_kill_nine_at_many_moments(tiny_model: Path, colours: Path, tmp_path: Pa
 
 
 def test_kill_nine_of_a_translator(tiny_model: Path, tmp_path: Path) -> None:
-    """Its vocabulary is learnt first, and must be the same when the run goes on."""
+    """Its vocabulary is learnt first, and must be the same when the run resumes."""
     source, target = tmp_path / "train.de", tmp_path / "train.en"
     words = [("Hund", "dog"), ("Mann", "man"), ("Fisch", "fish")]
     pairs = [
@@ -106,7 +106,7 @@ def run(
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Make the process die, as far as the run can tell, when a step's metrics are logged."""
+    """Simulate that the process dies when a step's metrics are logged."""
     append = runs.append_metrics
 
     def dying(folder: Path, row: dict[str, object]) -> None:
@@ -221,7 +221,7 @@ def test_a_run_that_learns_in_another_order_is_refused(
     known: bool, tiny_model: Path, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: not known)
     with monkeypatch.context() as patch:
         stop_after(patch, 5)
         with pytest.raises(MemoryError):
@@ -233,12 +233,12 @@ def test_a_run_that_learns_in_another_order_is_refused(
         (checkpoint / steps.STATE).write_text(json.dumps(state))
         (checkpoint / files.MANIFEST).unlink()
         files.write_manifest(checkpoint)
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: known)
     with pytest.raises(
         UserError, match=r"step-3: written by another version .* another order; .*over"
     ):
         run(tiny_model, colours, out, resume=True)
-    monkeypatch.setattr("heedful.training.run._alike", lambda *_: not known)
+    monkeypatch.setattr("heedful.training.run._groups_by_length", lambda *_: not known)
     run(tiny_model, colours, out, resume=True)
 
 
@@ -295,7 +295,7 @@ def test_a_signal_saves_a_checkpoint_and_says_how_to_go_on(
 def test_a_run_ends_with_the_scores_of_what_it_saved(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
 ) -> None:
-    """What it learns is wrong on the development data, so that its first steps are its best."""
+    """The training data contradicts the development data, so the first steps are the best."""
     texts = ["red sky", "green apple", "blue book", "so red", "so green", "so blue"]
     learnt = [{"text": text, "label": label} for text, label in zip(texts, "abcabc", strict=True)]
     wrong = [{"text": text, "label": label} for text, label in zip(texts, "bcabca", strict=True)]
@@ -359,7 +359,7 @@ def test_a_run_killed_at_its_very_end_is_tidied(
 
 
 def dying(*_: object) -> None:
-    """Stand for a process that is killed."""
+    """Simulate a process that is killed."""
     raise MemoryError
 
 

@@ -1,4 +1,4 @@
-"""How long and how fast a model learns, and how often it is evaluated, where nobody says."""
+"""Default numbers of steps, learning rates and evaluation intervals."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs that learn by stream: killed and resumed, by one process or two, and what is wrong."""
+"""Streaming runs: killed and resumed, with one process or two, and wrong input."""
 
 import json
 import re
@@ -50,7 +50,7 @@ with ranks.together():
 
 @pytest.fixture(autouse=True)
 def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work where a small text stands in three shards of several chunks each."""
+    """Work in a folder with a small text in three shards of several chunks each."""
     monkeypatch.setattr(corpus, "_CHUNK_CHARACTERS", 200)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shards").mkdir()
@@ -62,7 +62,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def driven(processes: int, kill_at: int, words: list[str]) -> list[int]:
-    """Train in processes of their own, which die when they make some batch."""
+    """Train in separate processes, which die at certain batches."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

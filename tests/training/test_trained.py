@@ -1,4 +1,4 @@
-"""What cannot be divided among processes is refused before any waits for another."""
+"""What processes cannot share is refused before any of them waits for another."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -1,4 +1,4 @@
-"""No step of training reads a number back from the device: the host goes on meanwhile.
+"""No training step reads a number back from the device, so the host never waits for it.
 
 The device is torch's ``meta``, which knows shapes and holds no numbers. Whoever asks it for one, or
 for as many rows as it has numbers that are not zero, fails.
@@ -35,14 +35,14 @@ META = torch.device("meta")
 
 
 class EnoughError(BaseException):
-    """The steps were asked for."""
+    """The requested steps were taken."""
 
 
 class NoSteps(torch.optim.AdamW):
-    """AdamW without its fused kernel, which is not there for a device without numbers."""
+    """AdamW without its fused kernel, which the ``meta`` device lacks."""
 
     def step(self, closure: Any = None) -> None:
-        """See that the kernel would be told whether the run has stopped."""
+        """Check that the kernel receives whether the run has stopped."""
         assert self.found_inf.device == META  # type: ignore[attr-defined]
 
 
@@ -137,7 +137,7 @@ def test_no_number_comes_back_in_odd_families(
 
 @pytest.mark.parametrize("run", ["classify", "tag", "choose", "embed", "pretrain"])
 def test_answers_are_read_once(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What first looks at the device is the line that takes the answers of a batch from it."""
+    """The first line that reads from the device is the one that takes the answers of a batch."""
     monkeypatch.chdir(START)
     fp32 = Precision(dtype=torch.float32, reason="test")
     monkeypatch.setattr(predictor, "choose_device", lambda name: META)
@@ -167,7 +167,7 @@ def test_a_copy_that_waits_is_refused() -> None:
 def test_steps_that_are_read_together_are_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A run's folder does not tell how often the host looked."""
+    """A run's folder does not depend on how often the host reads."""
     monkeypatch.chdir(START)
     words = ["train", *CURVES["classify-dev"], "--steps", "12", "--precision", "fp32"]
     words += ["--checkpoint-every", "4", "--out"]

@@ -1,4 +1,4 @@
-"""Who is taken for gone, where it cannot be seen among the processes of this machine."""
+"""Which processes count as gone if they are not among those of this machine."""
 
 import os
 import threading
@@ -61,7 +61,7 @@ def test_a_process_that_failed_speaks_for_itself(store: torch.distributed.HashSt
 
 
 class Silent(torch.distributed.HashStore):
-    """A store that takes what it is told and answers no question."""
+    """A store that accepts values and never answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Silent(torch.distributed.HashStore):
         self.set("who/0", "123 away")
 
     def check(self, keys: list[str]) -> bool:
-        """Wait as long as torch does where the other side of a connection is away."""
+        """Wait as long as torch does if the other side of a connection is gone."""
         self.asked.set()
         self.answers.wait()
         return False
@@ -85,7 +85,7 @@ def silent(store: torch.distributed.HashStore) -> Iterator[Silent]:
 def test_a_store_that_does_not_answer_ends_the_work(
     silent: Silent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its machine is away: torch then waits for an answer for good, whatever its time-out."""
+    """Its machine is gone: torch then waits for an answer forever, despite its time-out."""
     monkeypatch.setattr(watchdog, "_SILENT", 3)
     monkeypatch.setattr(watchdog, "_SUSPICIOUS", 3)
     monkeypatch.setenv("LOCAL_RANK", "0")

@@ -71,8 +71,8 @@ def sentence_pairs(corpus: Documents, frame: Frame, *, seed: int, epoch: int) ->
     if len(corpus) < 2:
         raise UserError(
             "next sentence prediction needs at least 2 documents, to have a second part that does "
-            "not follow the first; say with --documents what ends a document (blank-line, gap, "
-            "file, line), or give --objective mlm"
+            "not follow the first; choose what ends a document with --documents (blank-line, gap,"
+            " file, line), or give --objective mlm"
         )
     room = frame.max_length - frame.layout.size(pair=True)
     for document_index in range(len(corpus)):

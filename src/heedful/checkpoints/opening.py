@@ -13,7 +13,7 @@ from typing import Any
 from heedful.checkpoints import runs, steps
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, join_names, other_option
-from heedful.files import check_not_input, with_file_name
+from heedful.files import check_not_input, symlink_target, with_file_name
 from heedful.locks import LOCK, locked
 from heedful.reading.frames import IN_MEMORY, data_name
 from heedful.settings import RunSettings
@@ -127,8 +127,9 @@ def held(run: Path) -> Iterator[None]:
     Raises:
         UserError: another process is training in the folder.
     """
+    folder = symlink_target(run)
     with with_file_name(run):
-        run.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     otherwise = (
         f"--out {run}: another process is training there; wait for it, or choose another folder"
     )
@@ -137,7 +138,7 @@ def held(run: Path) -> Iterator[None]:
             yield
     finally:
         with suppress(OSError):  # the folder has a run in it, or another process uses it
-            run.rmdir()
+            folder.rmdir()
 
 
 def make_run(settings: RunSettings, record: RunRecord) -> None:

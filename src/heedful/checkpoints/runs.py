@@ -99,7 +99,7 @@ def read_record(run: Path) -> RunRecord:
         raise UserError(f"{run}: no such run folder")
     if not path.is_file():
         raise UserError(
-            f"{run}: not a heedful run (no {RECORD} in it), and no other model that can answer"
+            f"{run}: not a heedful run (no {RECORD} in it), nor another model that heedful supports"
         )
     raw = files.read_fields(path, RunRecord, absent={"teacher": None, "dev": None})
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}

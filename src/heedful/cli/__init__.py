@@ -5,11 +5,12 @@ define the options, and their docstrings the help text.
 """
 
 import os
+import re
 import sys
 from io import TextIOWrapper
 
 from cyclopts import App, Argument, CycloptsError, MissingArgumentError, Parameter
-from cyclopts.exceptions import UnusedCliTokensError
+from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
 
 from heedful import __version__
 from heedful.cli import explaining, measuring, reporting, serving, training, using
@@ -27,6 +28,8 @@ from heedful.errors import EXIT_STOPPED, EXIT_USER_ERROR, UserError, message_of
 from heedful.training.interrupt import interrupted_by_signals
 
 HELP = frozenset({"--help", "-h"})
+_TAKE_TEXTS = frozenset({"predict", "explain", "score", "tokenize"})
+_OPTION = re.compile(r"--?[a-z][\w-]*(=.*)?", re.DOTALL)
 
 app = App(
     name="heedful",
@@ -108,6 +111,10 @@ def _message(error: BaseException) -> str:
     if type(error) is UnusedCliTokensError:
         command, left = " ".join(error.command_chain or ()), error.unused_tokens or []
         return f"{command}: {left[0]!r} belongs to no option; quote a value that has spaces"
+    if type(error) is UnknownOptionError and _TAKE_TEXTS.intersection(error.command_chain or ()):
+        text = error.token.keyword or error.token.value
+        if not _OPTION.fullmatch(text):
+            return f"{text!r} begins like an option; put -- before texts that begin with '-'"
     return message_of(error)
 
 

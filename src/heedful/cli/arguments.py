@@ -55,7 +55,7 @@ def check_paths(options: list[str]) -> None:
         if name in ("--out", "--to") and path == "-":
             raise UserError(
                 f"{name} -: expected a path; `predict` and `explain` write to standard output "
-                "where --out is left out"
+                "without --out"
             )
 
 
@@ -160,7 +160,7 @@ def _without_negatives(
             name, value = positive[name], not value
         if isinstance(value, dict):
             raise UserError(
-                f"--config {path}: [{key}] is a section; write options as lines without any, "
+                f"--config {path}: [{key}] is a section; write the options without sections, "
                 "because all of them belong to one command"
             )
         if name not in options:
@@ -178,7 +178,7 @@ def _check_list(where: str, values: list[Any], option: Argument) -> None:
     """Refuse a list for an option that takes one value, and nested lists."""
     kinds = {get_origin(kind) or kind for kind in (option.hint, *get_args(option.hint))}
     if any(isinstance(value, list | dict) for value in values):
-        raise UserError(f"{where}: a list holds no lists or sections")
+        raise UserError(f"{where}: a list may not contain lists or sections")
     if not kinds & {list, tuple}:
         joined = ",".join(map(str, values))
         how = f": write {joined!r}, with commas" if str in kinds else ""

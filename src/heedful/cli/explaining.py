@@ -112,7 +112,9 @@ def explain(
     paths = [input] if input else []
     records = [*reading.records_of(predictor.task, inputs, paths, columns)]
     if out is not None and len(records) != 1:
-        raise UserError(f"--out {out}: holds one explanation; there are {len(records)} texts")
+        raise UserError(
+            f"--out {out}: a file holds one explanation; there are {len(records)} texts"
+        )
     if out is None and (explaining.attention is None or not _wants_json(json)):
         explaining = replace(explaining, attention=False)  # a table has no room for it
     for record in records:
@@ -178,4 +180,4 @@ def _show(result: Any, table: Any, as_json: bool) -> None:
 
 
 def _wants_json(as_json: bool) -> bool:
-    return as_json or not sys.stdout.isatty()
+    return as_json or sys.stdout is None or not sys.stdout.isatty()  # None: closed

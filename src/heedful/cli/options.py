@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from heedful import settings
-from heedful.errors import escape_controls
+from heedful.errors import UserError, escape_controls
 from heedful.files import with_file_name
 from heedful.settings import (
     ColumnSettings,
@@ -78,8 +78,8 @@ def _put_on_one_line(kind: type) -> None:
             shown = False  # the docstring describes the default
         elif isinstance(defaults[name], tuple):
             shown = ", ".join if defaults[name] else False
-        told = Parameter(help=text, show_default=shown)
-        kind.__annotations__[name] = Annotated[kind.__annotations__[name], told]
+        parameter = Parameter(help=text, show_default=shown)
+        kind.__annotations__[name] = Annotated[kind.__annotations__[name], parameter]
 
 
 @contextmanager
@@ -139,10 +139,16 @@ def say(line: str) -> None:
 
 
 def show(line: str) -> None:
-    """Print a result unchanged; on a terminal, make control characters visible."""
-    terminal = sys.stdout is not None and sys.stdout.isatty()  # None: closed
+    """Print a result unchanged; on a terminal, make control characters visible.
+
+    Raises:
+        UserError: standard output is closed, or cannot be written.
+    """
+    if sys.stdout is None:  # ``print`` would drop the result
+        raise UserError("standard output is closed, so there is nowhere to write results")
     with with_file_name(Path("standard output")):
-        print(escape_controls(line) if terminal else line, flush=True)  # the next may take long
+        shown = escape_controls(line) if sys.stdout.isatty() else line
+        print(shown, flush=True)  # the next may take long
 
 
 def print_table(tables: "Group") -> None:

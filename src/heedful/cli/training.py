@@ -111,7 +111,7 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
     if outcome.scores:
         from heedful.metrics import scores_table
 
-        print_table(scores_table(outcome.scores))
+        print_table(scores_table(outcome.scores, "heedful evaluate writes all"))
     task = read_task(read_record(out), out)
     data = "FOLDER" if "see" in task.abilities else "FILE"
     run = shell_word(str(out))

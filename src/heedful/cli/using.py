@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,7 @@ from heedful.cli.options import (
     say,
     show,
 )
-from heedful.errors import UserError, check_known, shell_word
+from heedful.errors import UserError, check_known, count_of, shell_word
 from heedful.interop import FORMATS
 from heedful.settings import (
     ColumnSettings,
@@ -113,9 +114,10 @@ def evaluate(
             predictor.set_score_settings(scoring)
             if picture is not None:
                 one_label = "matthews" in predictor.task.metrics()
-                check_confusion_picture(picture, one_label=one_label)
+                num_labels = len(predictor.task.item_scorer().labels) if one_label else None
+                check_confusion_picture(picture, num_labels=num_labels)
                 check_new_file(picture, overwrite=overwrite)
-        tell = partial(_show_scores, predictions=predictions)
+        tell = partial(_show_scores, run=run, predictions=predictions)
         scores = command.evaluate(run, data, columns, predictor, say, file, output, tell)
         if not scores or not ranks.is_first():
             return
@@ -124,17 +126,25 @@ def evaluate(
         say(f"confusion matrix drawn to {picture}")
 
 
-def _show_scores(scores: dict[str, Any], predictions: Path | None) -> None:
-    from heedful.metrics import confusion_table, precision_table, scores_table, summary
+def _show_scores(scores: dict[str, Any], run: Path, predictions: Path | None) -> None:
+    from heedful.commands.evaluate import METRICS
+    from heedful.metrics import (
+        confusion_table,
+        has_confusion,
+        precision_table,
+        scores_table,
+        summary,
+    )
 
     if predictions is not None:
-        say(f"{scores['items']:,} answers written to {predictions}")
-    print_table(scores_table(scores))
+        say(f"{count_of(scores['items'], 'answer')} written to {predictions}")
+    kept = run / METRICS
+    print_table(scores_table(scores, f"{kept} has all" if kept.is_file() else ""))
     if "wider" in scores:
         print_table(precision_table(scores))
-    if "confusion" in scores:
+    if has_confusion(scores):
         print_table(confusion_table(scores))
-    # They have to be out before what they come from is deleted.
+    # Show the scores before the stored outputs are deleted.
     show(json.dumps(summary(scores), ensure_ascii=False))
 
 
@@ -188,7 +198,7 @@ def predict(
     with ranks.together(advice), ranks.naming_the_process():
         with ranks.failing_together():
             predictor = Predictor.load(run, predicting)
-        asked = command.PredictRequest(
+        request = command.PredictRequest(
             texts=texts,
             input=input or (),
             context=context,
@@ -200,9 +210,9 @@ def predict(
             plain=plain,
         )
         if output.out is None:
-            command.predict(run, predictor, asked, show=show, say=say)
+            command.predict(run, predictor, request, show=show, say=say)
         else:
-            command.predict_files(run, predictor, asked, output, say=say)
+            command.predict_files(run, predictor, request, output, say=say)
 
 
 def score(
@@ -215,10 +225,10 @@ def score(
     predicting: Predicting = PREDICTING,
     all_scores: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Score how likely texts are to a pre-trained run, or re-rank n-best lists by that.
+    """Score the likelihood of texts under a pre-trained run, or re-rank n-best lists by it.
 
-    Each token is masked in turn, or told from those before it where the run goes on with texts,
-    and the log probabilities of all are added up:
+    The score is the sum of the log-probabilities of all tokens. A masked language model predicts
+    each token from all others, a run that continues texts from those before it:
 
         heedful score runs/mini "He sat on the chair." "He sat on the cheer."
 
@@ -251,9 +261,9 @@ def score(
     if not math.isfinite(weight):
         raise UserError(f"--weight {weight}: must be a number")
     if n_best is not None and all_scores:
-        raise UserError("--all-scores is for texts; a list gives what its order comes from")
+        raise UserError("--all-scores is for texts; --n-best always prints the scores of a list")
     if n_best is not None and (texts or input is not None):
-        raise UserError("--n-best is a file of lists: give no texts and no --input beside it")
+        raise UserError("give --n-best, or texts or --input, not both")
     predictor = Predictor.load(run, predicting)
     if n_best is not None:
         for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):
@@ -287,6 +297,9 @@ def tokenize(
     check_encoding(encoding)
     read = read_lines(STDIN, encoding=encoding)
     lines = texts or (line.rstrip("\r\n") for line in read)
+    names = ("config.json", "tokenizer_config.json")
+    if texts and any(os.path.isfile(os.path.join(texts[0], name)) for name in names):
+        say(f"{texts[0]} is read as a text; for the tokenizer of that folder, give it as --model")
     for row in command.tokenize(lines, model, revision):
         show(json.dumps(row, ensure_ascii=False))
 

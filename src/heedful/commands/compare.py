@@ -8,7 +8,7 @@ from heedful.commands.evaluate import labelled_records
 from heedful.commands.inputs import files_of
 from heedful.errors import UserError
 from heedful.evaluation import Evaluation
-from heedful.judging import Judgement
+from heedful.item_results import ItemResult
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
 from heedful.reports.comparison import Comparison, PairedResults, check_comparable
@@ -43,22 +43,22 @@ def compare(
     """
     tasks = (predictors[0].task, predictors[1].task)
     check_comparable(names, tasks)
-    judges = (tasks[0].judge(), tasks[1].judge())
+    scorers = (tasks[0].item_scorer(), tasks[1].item_scorer())
     for path in files_of(data):
         if path == STDIN or (path.exists() and not (path.is_file() or path.is_dir())):
             raise UserError(f"--data {path}: both runs read the data, so it must be a file")
-    pairing = PairedResults(judges, metric, usual=tasks[0].metrics()[0])
+    pairing = PairedResults(scorers, metric, default_metric=tasks[0].metrics()[0])
     with ExitStack() as stack:
-        judged: list[Iterator[Judgement]] = [
-            judge.judged(
+        results: list[Iterator[ItemResult]] = [
+            scorer.results(
                 Evaluation(
                     predictor,
                     stack.enter_context(labelled_records(predictor, data, columns, line)),
                 )
             )
-            for predictor, judge, line in zip(
-                predictors, judges, (say, lambda line: None), strict=True
+            for predictor, scorer, line in zip(
+                predictors, scorers, (say, lambda line: None), strict=True
             )
         ]
-        pairing.update(zip(*judged, strict=True))
+        pairing.update(zip(*results, strict=True))
     return pairing.compare(names, tasks[0].name, seed=seed)

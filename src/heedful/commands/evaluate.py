@@ -20,7 +20,7 @@ from heedful.errors import UserError, count_of, message_of
 from heedful.evaluation import Evaluation
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
-from heedful.settings import ColumnSettings, OutputSettings, left_out
+from heedful.settings import ColumnSettings, OutputSettings, refuse_options
 from heedful.task import WARNING_SAMPLE, Say, Start
 from heedful.training import ranks
 from heedful.training.progress import counted
@@ -61,7 +61,7 @@ def evaluate(
             is one of the data files.
         KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
-    say = ranks.said_once(say)
+    say = ranks.on_first_rank(say)
     with ranks.failing_together():
         data = files_of(data)
         if predictions_file is not None:
@@ -109,7 +109,7 @@ def _evaluate(
             for _ in answered:
                 pass
         else:
-            predictions_file.write(predictor.task.judge(), answered)
+            predictions_file.write(predictor.task.item_scorer(), answered)
         scores = evaluation.scores()
         if baseline is not None:
             scores["wider"] = baseline.scores()
@@ -139,7 +139,7 @@ def _write(scores: dict[str, Any], path: Path, say: Say) -> None:
         with files.new_file(path, overwrite=True) as partial:
             files.write_json(partial, scores)
     except (OSError, UserError) as error:
-        say(f"the scores are not kept: {message_of(error)}")
+        say(f"the scores were not saved: {message_of(error)}")
 
 
 class _Baseline:
@@ -159,14 +159,14 @@ class _Baseline:
         self._changed = 0
         # Vectors and other numbers always differ in some digit, so changes are not counted.
         self._counts = "embed" not in predictor.task.abilities
-        self._judge = predictor.task.judge()
+        self._scorer = predictor.task.item_scorer()
 
     def compare(self, answered: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Yield the int8 predictions, and count those that differ from the baseline's."""
         for number, (pair, (answer, _)) in enumerate(zip(answered, self._evaluation, strict=True)):
             if not number and self._counts:
-                (judgement,) = self._judge.judged([pair])
-                self._counts = judgement.correct is not None
+                (result,) = self._scorer.results([pair])
+                self._counts = result.correct is not None
             self._changed += self._counts and pair[0].plain() != answer.plain()
             yield pair
 
@@ -184,13 +184,18 @@ def labelled_records(
 ) -> Iterator[Iterator[Any]]:
     """Yield an iterator of labelled records, and warn if the first records look wrong.
 
+    Several labels of a row are separated as in the run's training, unless the columns say how.
+
     Raises:
         UserError: the files are wrong, or an option has no effect on scores.
     """
-    left_out(predictor.settings, _UNSCORED, "has no effect where answers are scored")
+    refuse_options(predictor.settings, _UNSCORED, "has no effect on scores")
     start = Start(
         tokenizer=predictor.tokenizer, model=predictor.model, max_length=predictor.max_length
     )
+    separator = predictor.record.settings.get("label_separator")
+    if columns.label_separator is None and isinstance(separator, str):
+        columns = replace(columns, label_separator=separator)
     with TemporaryDirectory() as folder:
         with ranks.failing_together():
             paths = files_of(data)

@@ -17,12 +17,12 @@ from heedful.commands.parts import (
     check_kind,
     check_replaceable,
     folder_of,
-    go_on,
     held,
     is_begun,
     is_replacing,
     is_there,
     refuse_if_there,
+    resume,
 )
 from heedful.errors import UserError
 from heedful.files import check_not_input
@@ -136,7 +136,7 @@ def _parts(
             f"{parts.folder} holds answers of a command that was stopped; give --resume to "
             "continue it, --overwrite to start over, or another name"
         )
-    return go_on(parts, facts, output.shard_size)
+    return resume(parts, facts, output.shard_size)
 
 
 def after_restart(output: OutputSettings) -> OutputSettings:
@@ -157,6 +157,6 @@ def _check_finished(out: Path, names: Sequence[str]) -> None:
     for name in names:
         if not (out / name).is_file():
             raise UserError(
-                f"--out {out} holds no {name}, so it is not what this command writes; choose "
+                f"--out {out} holds no {name}, so it is not an output of this command; choose "
                 "another folder or give --overwrite"
             )

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from heedful import files
 from heedful.commands.identity import check_identity
 from heedful.commands.shards import Row
-from heedful.errors import UserError, message_of, other_option
+from heedful.errors import UserError, count_of, message_of, other_option
 from heedful.locks import LOCK, locked
 
 IDENTITY_FILE, FINISHED, JOINED, REPLACED = (
@@ -173,8 +173,8 @@ def resumable(parts: PartialOutput | None) -> Iterator[None]:
             raise
         kind = UserError if isinstance(stop, OSError) else type(stop)
         raise kind(
-            f"{message_of(stop) or 'stopped'}; {parts.items:,} answers are kept: the same command "
-            "with --resume continues"
+            f"{message_of(stop) or 'stopped'}; {count_of(parts.items, 'answer')} "
+            f"{'is' if parts.items == 1 else 'are'} kept: the same command with --resume continues"
         ) from None
 
 
@@ -196,7 +196,7 @@ def begin(parts: PartialOutput, facts: Mapping[str, Any]) -> PartialOutput:
     return parts
 
 
-def go_on(parts: PartialOutput, facts: Mapping[str, Any], size: int | None) -> PartialOutput:
+def resume(parts: PartialOutput, facts: Mapping[str, Any], size: int | None) -> PartialOutput:
     """Return the finished shards of an earlier call, and delete unfinished files.
 
     Args:

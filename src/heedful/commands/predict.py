@@ -52,13 +52,15 @@ class PredictRequest:
         return asdict(self.columns) | {name: getattr(self, name) for name in names}
 
 
-def predict(run: Path, predictor: Predictor, asked: PredictRequest, *, show: Say, say: Say) -> None:
+def predict(
+    run: Path, predictor: Predictor, request: PredictRequest, *, show: Say, say: Say
+) -> None:
     """Write predictions to standard output, shard by shard.
 
     Args:
         run: the run.
         predictor: predictor of the run.
-        asked: inputs and output options.
+        request: inputs and output options.
         show: called with the lines of each shard.
         say: called with each message for the user.
 
@@ -66,15 +68,15 @@ def predict(run: Path, predictor: Predictor, asked: PredictRequest, *, show: Say
         UserError: options conflict, or a record is invalid.
     """
     with ranks.failing_together():
-        asked = replace(asked, input=files_of(asked.input))
-        streams = _input_streams(predictor, asked)
-    if "see" not in predictor.task.abilities and any(map(_is_file, asked.texts)):
+        request = replace(request, input=files_of(request.input))
+        streams = _input_streams(predictor, request)
+    if "see" not in predictor.task.abilities and any(map(_is_file, request.texts)):
         say("the name of a file was read as a text: for the texts in the file, give --input FILE")
-    check_same(run, predictor, asked.options, asked.files)
-    ahead = bool(asked.input) and not any(map(_may_wait, asked.input))
+    check_same(run, predictor, request.options, request.files)
+    ahead = bool(request.input) and not any(map(_may_wait, request.input))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
     cut = 0
-    for shard in shards(predictor, records, _formatter(predictor, asked), size=size, ahead=ahead):
+    for shard in shards(predictor, records, _formatter(predictor, request), size=size, ahead=ahead):
         if shard.rows is not None:
             cut += sum(row.cut for row in shard.rows)
             show("\n".join(row.line for row in shard.rows))
@@ -82,14 +84,14 @@ def predict(run: Path, predictor: Predictor, asked: PredictRequest, *, show: Say
 
 
 def predict_files(
-    run: Path, predictor: Predictor, asked: PredictRequest, output: OutputSettings, *, say: Say
+    run: Path, predictor: Predictor, request: PredictRequest, output: OutputSettings, *, say: Say
 ) -> None:
     """Write predictions to files, as shards that are joined when all are finished.
 
     Args:
         run: the run.
         predictor: predictor of the run.
-        asked: inputs and output options.
+        request: inputs and output options.
         output: the output settings.
         say: called with each message for the user.
 
@@ -98,18 +100,18 @@ def predict_files(
         KeyboardInterrupt: the user interrupted it; the message says how to resume.
     """
     assert output.out is not None
-    say = ranks.said_once(say)
+    say = ranks.on_first_rank(say)
     with ranks.failing_together():
-        asked = replace(asked, input=files_of(asked.input))
-        names = names_of(output.out, asked.input, asked.files, plain=asked.plain)
-        streams = _input_streams(predictor, asked)
-    check_same(run, predictor, asked.options, asked.files)
+        request = replace(request, input=files_of(request.input))
+        names = names_of(output.out, request.input, request.files, plain=request.plain)
+        streams = _input_streams(predictor, request)
+    check_same(run, predictor, request.options, request.files)
     with ExitStack() as stack:
         parts: PartialOutput | None = None
         with ranks.failing_together():
             if ranks.is_first():
-                facts = _identity(run, predictor, asked) | {"files": names}
-                opened = open_parts(output, facts, SHARD * ranks.size(), plain=asked.plain)
+                facts = _identity(run, predictor, request) | {"files": names}
+                opened = open_parts(output, facts, SHARD * ranks.size(), plain=request.plain)
                 parts = stack.enter_context(opened)
         progress = ranks.from_first(None if parts is None else (parts.items, parts.size))
         if progress is None:
@@ -123,7 +125,7 @@ def predict_files(
         if done:
             say(f"continuing after {count_of(done, 'answer')}")
         with resumable(parts):
-            _answer(predictor, asked, records, size, parts)
+            _answer(predictor, request, records, size, parts)
         with ranks.failing_together():
             if parts is not None:
                 parts.join(dict(zip(names, counts, strict=False)))  # no names for an output file
@@ -134,13 +136,13 @@ def predict_files(
 
 def _answer(
     predictor: Predictor,
-    asked: PredictRequest,
+    request: PredictRequest,
     records: Iterable[Any],
     size: int,
     parts: PartialOutput | None,
 ) -> None:
     """Compute predictions for the records, and write each shard on rank 0."""
-    line = _formatter(predictor, asked)
+    line = _formatter(predictor, request)
     answered = shards(predictor, records, line, size=size, ahead=True, digests=True)
     with counting("items answered", parts.items if parts is not None else 0) as count:
         for shard in answered:
@@ -163,39 +165,39 @@ def _skip_finished(records: Iterator[Any], done: int, parts: PartialOutput | Non
         parts.check(number, digest(islice(records, shard.items)))
 
 
-def _identity(run: Path, predictor: Predictor, asked: PredictRequest) -> dict[str, Any]:
+def _identity(run: Path, predictor: Predictor, request: PredictRequest) -> dict[str, Any]:
     """Return everything that predictions depend on, except the records themselves."""
-    files = [] if asked.against is None else [asked.against]
-    prints = file_fingerprints(predictor, asked.input, files)
-    return {**identity(run, predictor, asked.options), "prints": prints}
+    files = [] if request.against is None else [request.against]
+    prints = file_fingerprints(predictor, request.input, files)
+    return {**identity(run, predictor, request.options), "prints": prints}
 
 
-def _input_streams(predictor: Predictor, asked: PredictRequest) -> Sequence[Iterable[Any]]:
+def _input_streams(predictor: Predictor, request: PredictRequest) -> Sequence[Iterable[Any]]:
     """Return the records of each input file, or of the input given instead of files."""
-    task, columns = predictor.task, asked.columns
-    _check_all_scores(task, asked)
-    if asked.against is not None:
-        check_no_pairs(asked.context, asked.context_file, columns)
+    task, columns = predictor.task, request.columns
+    _check_all_scores(task, request)
+    if request.against is not None:
+        check_no_pairs(request.context, request.context_file, columns)
     elif "embed" in task.abilities and predictor.settings.top != PredictSettings().top:
         raise UserError("--top is for the texts of --against: give that file too")
-    texts = texts_of(task, asked.texts, asked.context, asked.context_file, columns.encoding)
-    streams = streams_of(task, texts, asked.input, columns, asked.against)
-    if asked.prefix is None:
+    texts = texts_of(task, request.texts, request.context, request.context_file, columns.encoding)
+    streams = streams_of(task, texts, request.input, columns, request.against)
+    if request.prefix is None:
         return streams
-    return [with_prefix(task, stream, asked.prefix) for stream in streams]
+    return [with_prefix(task, stream, request.prefix) for stream in streams]
 
 
-def _check_all_scores(task: AnyTask, asked: PredictRequest) -> None:
+def _check_all_scores(task: AnyTask, request: PredictRequest) -> None:
     """Reject ``--all-scores`` if it has no effect.
 
     Raises:
         UserError: it has no effect; the message says why.
     """
-    if not asked.all_scores:
+    if not request.all_scores:
         return
-    if asked.plain:
+    if request.plain:
         raise UserError("--plain prints the answer alone, without scores: leave out --all-scores")
-    if asked.against is not None:
+    if request.against is not None:
         raise UserError(
             "--all-scores has no effect with --against; --top sets how many are printed"
         )
@@ -212,12 +214,12 @@ def _counted(streams: Sequence[Iterable[Any]], counts: list[int]) -> Iterator[An
             yield record
 
 
-def _formatter(predictor: Predictor, asked: PredictRequest) -> Callable[[Any], str]:
+def _formatter(predictor: Predictor, request: PredictRequest) -> Callable[[Any], str]:
     """Return the function that formats a prediction."""
-    if asked.against is None:
-        return partial(line_of, everything=asked.all_scores, plain=asked.plain)
-    neighbours = Neighbours.read(predictor, asked.against, asked.columns, asked.input)
-    return partial(neighbours.line_of, plain=asked.plain)
+    if request.against is None:
+        return partial(line_of, everything=request.all_scores, plain=request.plain)
+    neighbours = Neighbours.read(predictor, request.against, request.columns, request.input)
+    return partial(neighbours.line_of, plain=request.plain)
 
 
 def line_of(answer: Answer, *, everything: bool, plain: bool) -> str:
@@ -243,7 +245,7 @@ def _report_truncation(predictor: Predictor, cut: int, say: Say) -> None:
     if not cut:
         return
     texts = "1 text was" if cut == 1 else f"{cut:,} texts were"
-    reason = "--long-text decides that"
+    reason = "see --long-text"
     if "continue" in predictor.task.abilities:
         reason = "a text to continue is always cut at its start"
     say(f"{texts} too long and truncated; {reason}")

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from heedful import files
 from heedful.errors import UserError
-from heedful.judging import AnyJudge, judge_all, prediction_row
+from heedful.item_results import AnyItemScorer, prediction_row, score_items
 from heedful.spreadsheets import cell
 
 ENDINGS = (".jsonl", ".csv")
@@ -37,13 +37,13 @@ class PredictionsFile:
             )
         files.check_new_file(self.path, overwrite=self.overwrite or self.resume)
 
-    def write(self, judge: AnyJudge, answered: Iterable[tuple[Any, Any]]) -> None:
+    def write(self, scorer: AnyItemScorer, answered: Iterable[tuple[Any, Any]]) -> None:
         """Write predictions as they arrive; the file appears when all are written.
 
         Raises:
             UserError: with ``resume`` but not ``overwrite``, the file exists with other contents.
         """
-        rows = (prediction_row(judge, judged) for judged in judge_all(judge, answered))
+        rows = (prediction_row(scorer, item) for item in score_items(scorer, answered))
         lines = _csv_rows if self.path.suffix.lower() == ".csv" else _json_lines
         with files.new_file(self.path, overwrite=self.overwrite or self.resume) as partial:
             with partial.open(
@@ -53,8 +53,8 @@ class PredictionsFile:
             must_match = self.path.exists() and not self.overwrite
             if must_match and files.sha256(self.path) != files.sha256(partial):
                 raise UserError(
-                    f"--predictions {self.path}: the file that is there holds other answers; "
-                    "move it, or give --overwrite"
+                    f"--predictions {self.path}: the existing file holds other answers; move it, "
+                    "or give --overwrite"
                 )
 
 

@@ -13,7 +13,7 @@ from heedful.interop import external_record
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
 from heedful.reports.attributions import explain_answers
-from heedful.reports.document import Report, Scored, report
+from heedful.reports.document import Report, ScoredData, report
 from heedful.reports.observation import Observation
 from heedful.settings import ColumnSettings, PredictSettings
 from heedful.task import Say
@@ -65,14 +65,14 @@ def report_on_data(
         UserError: see `heedful.commands.evaluate.labelled_records` and `Evaluation`.
     """
     task = predictor.task
-    observation = Observation(task.judge())
+    observation = Observation(task.item_scorer())
     with labelled_records(predictor, data.paths, data.columns, say) as records:
         evaluation = Evaluation(predictor, records)
         observation.update(evaluation)
         scores = evaluation.scores()
     names = [data_name(path) for path in data.paths]
     why = explain_answers(predictor, observation.worth_explaining)
-    scored = Scored(data=names, scores=scores, observation=observation, why=why, seed=seed)
+    scored = ScoredData(data=names, scores=scores, observation=observation, why=why, seed=seed)
     return report(run, predictor.record, task.model_card(), scored, {})
 
 
@@ -84,9 +84,11 @@ def path_of(run: Path, out: Path | None) -> Path:
             another library's, where heedful writes nothing.
     """
     if out is not None and out.suffix.lower() not in ("", ".html", ".htm"):
-        raise UserError(f"--out {out}: a report is a page; end its name in .html")
+        raise UserError(f"--out {out}: a report is an HTML page; end its name in .html")
+    if out is None and not run.exists():
+        raise UserError(f"{run}: no such run folder")
     if out is None and not (run / RECORD).is_file():
-        raise UserError(f"{run} is not a heedful run: say with --out where the report goes")
+        raise UserError(f"{run} is not a heedful run: give the file of the report with --out")
     return out or run / REPORT
 
 

@@ -46,7 +46,9 @@ def generate_targets(task: AnyTask, recipe: Recipe, say: Say) -> Recipe:
         )
         teacher = Predictor.load(settings.teacher, computing)
         if teacher.task.teacher_output != "texts":
-            raise UserError(f"--teacher {settings.teacher} continues texts; this run answers them")
+            raise UserError(
+                f"--teacher {settings.teacher} continues texts; this run learns from pairs of texts"
+            )
         share = 1.0 if settings.teacher_weight is None else settings.teacher_weight
         count = 0
         with new_folder(folder) as new, (new / FILE).open("w", encoding="utf-8") as stream:

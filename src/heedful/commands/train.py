@@ -51,7 +51,7 @@ def train(name: str, recipe: Recipe, *, say: Say = lambda line: None) -> Outcome
             say = _discard
         recipe = with_default_objective(recipe)
         recipe = replace(recipe, run=after_restart(recipe.run, first=ranks.is_first()))
-        outcome = run.train(kind, recipe, score=score, retell=generate_targets, say=say)
+        outcome = run.train(kind, recipe, score=score, targets_of=generate_targets, say=say)
         if ranks.is_first():
             shutil.rmtree(recipe.run.out / FOLDER, ignore_errors=True)
     return outcome

@@ -119,9 +119,9 @@ class CompiledCausalLM:
         packing = pack(None if bool(real.all()) else real, *ids.shape)
         assert packing is not None
         hidden = packing.of_tokens(self._embed(ids, torch.arange(ids.shape[1])[None]))  # (N, D)
-        numbers = torch.arange(len(hidden)) if packing.tokens is None else packing.tokens
-        numbers = numbers[: packing.num_tokens]
-        rows, positions = items[numbers // ids.shape[1]], numbers % ids.shape[1]
+        indices = torch.arange(len(hidden)) if packing.tokens is None else packing.tokens
+        indices = indices[: packing.num_tokens]
+        rows, positions = items[indices // ids.shape[1]], indices % ids.shape[1]
         for number, block in enumerate(self.blocks):
             query, memory = block.read(hidden)
             new = memory.view(len(hidden), 2, len(block.heads), block.head_width)

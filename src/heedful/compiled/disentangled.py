@@ -92,16 +92,16 @@ class CompiledTerms:
             for each, factor in zip((keys, queries), factors, strict=True)
         )
 
-    def laid_out(self, numbers: Tensor) -> LaidOut:
+    def laid_out(self, indices: Tensor) -> LaidOut:
         """Lay the vectors out for sequences of up to N tokens.
 
         Args:
-            numbers: embedding index of each distance from 1 - N to N - 1. Shape (2 * N - 1,).
+            indices: embedding index of each distance from 1 - N to N - 1. Shape (2 * N - 1,).
         """
-        ascending = torch.cat([numbers[:1], numbers])
-        descending = torch.cat([numbers[:1], numbers.flip(0)])
+        ascending = torch.cat([indices[:1], indices])
+        descending = torch.cat([indices[:1], indices.flip(0)])
         return LaidOut(
             None if self.keys is None else self.keys.index_select(2, descending),
             None if self.queries is None else self.queries.index_select(2, ascending),
-            (len(numbers) + 1) // 2,
+            (len(indices) + 1) // 2,
         )

@@ -85,7 +85,7 @@ class CompiledBlock:
         groups: Sequence[Group],
         firsts: Tensor | None = None,
         bias: Tensor | None = None,
-        numbers: Tensor | SharedRelations | None = None,
+        shared: Tensor | SharedRelations | None = None,
         query_states: Tensor | None = None,
     ) -> Tensor:
         """Compute all tokens, shape (N, D), or only the first of each sequence, shape (B, D).
@@ -95,7 +95,7 @@ class CompiledBlock:
             groups: the sequences.
             firsts: indices of the first tokens, to compute only these. Shape (B,).
             bias: see ``attend``; for all heads, including pruned ones.
-            numbers: input of the position terms of all blocks; see ``Terms.laid_out``.
+            shared: input that the position terms of all blocks share; see ``Terms.laid_out``.
             query_states: hidden states that query ``hidden`` and replace it as the residual.
                 Shape (N, D).
         """
@@ -113,7 +113,7 @@ class CompiledBlock:
         only_first = firsts is not None
         if bias is not None and len(bias) > len(self.heads):
             bias = bias[self.heads]
-        terms = None if self.terms is None or numbers is None else self.terms.laid_out(numbers)
+        terms = None if self.terms is None or shared is None else self.terms.laid_out(shared)
         mixed = attend(
             *(query, memory, groups, self.head_width),
             only_first=only_first,
@@ -186,7 +186,7 @@ def _add_convolution(
     parts = torch.split(source[: sum(sizes)], sizes)
     convolved = torch.cat(
         [
-            convolution.see(part.view(group.size, group.length, -1)).flatten(0, 1)
+            convolution.convolve(part.view(group.size, group.length, -1)).flatten(0, 1)
             for part, group in zip(parts, groups, strict=True)
         ]
     )
@@ -329,24 +329,24 @@ class CompiledStack(nn.Module):
         groups, plain = packing.groups, self.plain
         longest = max(group.length for group in groups)
         bias: Tensor | None = None
-        numbers: Tensor | SharedRelations | None = None
+        shared: Tensor | SharedRelations | None = None
         if plain.relative_attention_bias is not None:
             bias = plain.relative_attention_bias.bias(longest, longest)[0]
         if plain.distances is not None:
-            numbers = plain.distances.rows(longest)
+            shared = plain.distances.rows(longest)
         if relations is not None:
-            numbers = _shared_relations(relations, packing, longest)
+            shared = _shared_relations(relations, packing, longest)
         for number, block in enumerate(self.blocks):
             last = number == len(self.blocks) - 1
             firsts = packing.firsts if only_first and last else None
             if query_offset is None or not last:
-                tokens = block(tokens, groups, firsts, bias, numbers)
+                tokens = block(tokens, groups, firsts, bias, shared)
             else:
                 query = tokens + packing.of_tokens(query_offset.expand(hidden.shape)).to(
                     tokens.dtype
                 )
-                query = block(tokens, groups, firsts, bias, numbers, query)
-                tokens = block(tokens, groups, firsts, bias, numbers, query)
+                query = block(tokens, groups, firsts, bias, shared, query)
+                tokens = block(tokens, groups, firsts, bias, shared, query)
             if plain.convolution is not None and number == 0:
                 tokens = _add_convolution(plain.convolution, start, tokens, groups, firsts)
         if self.norm is not None:

@@ -28,7 +28,7 @@ class LaidOutTerms(Protocol):
 class Terms(Protocol):
     """Position terms of one block."""
 
-    def laid_out(self, told: Any) -> LaidOutTerms:
+    def laid_out(self, shared: Any) -> LaidOutTerms:
         """Lay the terms out for a call, given the information that all blocks share."""
 
 

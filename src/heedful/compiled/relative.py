@@ -70,9 +70,9 @@ class CompiledSegments:
     def __init__(self, heads: MultiHead, positions: SegmentPositions, dtype: torch.dtype) -> None:
         self.positions, self.query_bias, self.dtype = positions, heads.query.bias, dtype
 
-    def laid_out(self, told: SharedRelations) -> LaidOutSegments:
+    def laid_out(self, shared: SharedRelations) -> LaidOutSegments:
         """Return the vectors to multiply the queries of a call with."""
-        divided = told.types is not None
-        tables = self.positions.table(self.query_bias, told.vectors, divided)
+        divided = shared.types is not None
+        tables = self.positions.table(self.query_bias, shared.vectors, divided)
         table, offset = (each.to(self.dtype) for each in tables)
-        return LaidOutSegments(table, offset, told.types)
+        return LaidOutSegments(table, offset, shared.types)

@@ -23,7 +23,7 @@ from heedful.decoding.beam import best_hypotheses, coverage_without_source_error
 from heedful.decoding.candidates import check_forbidden, check_prefixes, nan_score_error
 from heedful.decoding.options import Hypothesis, Search, StaticDecoder
 from heedful.decoding.rules import Rules
-from heedful.decoding.search_state import Board
+from heedful.decoding.search_state import BeamState
 
 _CHECK_EVERY = 8
 """Steps between two checks of which items are done."""
@@ -53,7 +53,7 @@ def beam_search_on_device(
         raise coverage_without_source_error()
     end_token = [options.eos_token_id] if options.min_new_tokens else []
     check_forbidden([*options.never, *end_token], steps.vocabulary)
-    board = Board.start(steps, first, options, forced)
+    state = BeamState.start(steps, first, options, forced)
     rules = Rules.of(options, first.device)
     width, limit = options.num_beams, options.max_new_tokens
     texts: list[list[Hypothesis]] = [[] for _ in range(len(first))]
@@ -62,33 +62,33 @@ def beam_search_on_device(
     for length in range(1, limit + 1):
         if length > capacity:
             if capacity:
-                steps.keep_nodes(board.compact())
+                steps.keep_nodes(state.compact())
             # All nodes cost time and memory, even masked ones, so the cache grows in chunks. But a
             # graph capture takes as long as many steps, so each chunk doubles the cache.
             filled, added = (
-                board.node_mask.shape[2],
+                state.node_mask.shape[2],
                 min(max(capacity, 8 * _CHECK_EVERY), limit - capacity),
             )
             base, capacity = filled - capacity * width, capacity + added
-            board.grow(filled + added * width)
+            state.grow(filled + added * width)
             steps.grow(filled + added * width)
             launch = None
         if launch is None:
-            launch = _Launch(partial(rules.advance, steps, board, base), first.device)
+            launch = _Launch(partial(rules.advance, steps, state, base), first.device)
         launch()
         if length % _CHECK_EVERY and length < limit:
             continue
-        if board.damaged.item():
+        if state.has_nan.item():
             raise nan_score_error()
-        done = board.done.cpu().numpy() | (length == limit)
+        done = state.done.cpu().numpy() | (length == limit)
         if 2 * done.sum() >= len(items):
-            finished, margins = board.finished.texts(), board.margins.tolist()
+            finished, margins = state.finished.texts(), state.margins.tolist()
             for row in np.flatnonzero(done):
                 texts[items[row]] = best_hypotheses(finished[row], margins[row], options)
             if done.all():
                 break
             items, rows = items[~done], torch.from_numpy(np.flatnonzero(~done)).to(first.device)
-            board.keep(rows)
+            state.keep(rows)
             steps.keep(rows)
             launch = None
     return texts

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.decoding.options import Search, StaticDecoder, StepInput, length_divisor
-from heedful.decoding.search_state import Board, Ranked
+from heedful.decoding.search_state import BeamState, Ranked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -27,7 +27,7 @@ class Rules:
     """Tokens that are never generated. Int64."""
     divisors: Tensor
     """Divisor of the total of a text, indexed by its length. Shape (T + 2,), float64."""
-    kindest: Tensor
+    best_divisors: Tensor
     """Divisor for the most favourable final length, indexed by the current length. Shape (T + 1,),
     float64."""
 
@@ -43,57 +43,57 @@ class Rules:
             options=options,
             never=torch.tensor(options.never, dtype=torch.int64, device=device),
             divisors=torch.tensor(divisors, dtype=torch.float64, device=device),
-            kindest=torch.tensor(best_divisors, dtype=torch.float64, device=device),
+            best_divisors=torch.tensor(best_divisors, dtype=torch.float64, device=device),
         )
 
-    def advance(self, steps: StaticDecoder, board: Board, base: int) -> None:
+    def advance(self, steps: StaticDecoder, state: BeamState, base: int) -> None:
         """Run one step for all items.
 
         Args:
             steps: returns the scores of the next tokens.
-            board: the state, updated in place.
+            state: the state, updated in place.
             base: first node of the step, minus W for each earlier step.
         """
         width = self.options.num_beams
-        columns = torch.arange(width, device=board.last_tokens.device)
-        nodes = base + board.num_tokens * width + columns  # (W,)
-        board.node_mask |= nodes[:, None] == torch.arange(
-            board.node_mask.shape[2], device=nodes.device
+        columns = torch.arange(width, device=state.last_tokens.device)
+        nodes = base + state.num_tokens * width + columns  # (W,)
+        state.node_mask |= nodes[:, None] == torch.arange(
+            state.node_mask.shape[2], device=nodes.device
         )
         logits, attended = steps.step(
             StepInput(
-                tokens=board.last_tokens,
+                tokens=state.last_tokens,
                 nodes=nodes,
-                node_mask=board.node_mask,
-                num_tokens=board.num_tokens,
+                node_mask=state.node_mask,
+                num_tokens=state.num_tokens,
             )
         )
         if attended is not None:
-            board.coverage += attended
-        ranked = self._rank(logits, board)
-        coverage = self._coverage(board)
-        active_items = ~board.done[:, None]
-        continues = self._take_finished(ranked, board, coverage, active_items)
-        lead = self._lead(ranked, continues, board)
+            state.coverage += attended
+        ranked = self._rank(logits, state)
+        coverage = self._coverage(state)
+        active_items = ~state.done[:, None]
+        continues = self._take_finished(ranked, state, coverage, active_items)
+        lead = self._lead(ranked, continues, state)
         # An item that is done has no candidates any more, so its margin stays.
-        board.margins.copy_(torch.minimum(board.margins, self._margins(ranked, lead)))
-        last = board.num_tokens + 1 == self.options.max_new_tokens
-        needs_more = board.finished.count[:, None] < width
-        self._finish(ranked, board, coverage, continues & active_items & needs_more & last)
+        state.margins.copy_(torch.minimum(state.margins, self._margins(ranked, lead)))
+        last = state.num_tokens + 1 == self.options.max_new_tokens
+        needs_more = state.finished.count[:, None] < width
+        self._finish(ranked, state, coverage, continues & active_items & needs_more & last)
         keep = continues & active_items & (lead < 0)[:, None]
-        board.done |= ~keep.any(1)
-        _continue(ranked, board, keep)
+        state.done |= ~keep.any(1)
+        _continue(ranked, state, keep)
 
-    def _rank(self, logits: Tensor, board: Board) -> Ranked:
+    def _rank(self, logits: Tensor, state: BeamState) -> Ranked:
         """Rank the candidates of each item. In a tie, the better parent hypothesis comes first."""
         plain = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        penalised = self._penalise(plain, board)  # (B, W, V)
+        penalised = self._penalise(plain, state)  # (B, W, V)
         width = self.options.num_beams
         token_ids, best = _top(penalised, min(width + 1, penalised.shape[2]))  # (B, W, C)
         scores = best.double()
         log_probabilities = plain.gather(2, token_ids).double()
-        prefix = board.num_tokens.clamp(max=board.forced.shape[1] - 1)
-        forced = board.forced.index_select(1, prefix[None])[..., None]  # (B, 1, 1)
+        prefix = state.num_tokens.clamp(max=state.forced.shape[1] - 1)
+        forced = state.forced.index_select(1, prefix[None])[..., None]  # (B, 1, 1)
         is_forced = forced >= 0
         forced = forced.clamp(min=0).expand(-1, width, 1)
         # With a forced token, only the first candidate counts, and it is that token.
@@ -102,8 +102,8 @@ class Rules:
         log_probabilities = torch.where(is_forced, forced_scores, log_probabilities)
         scores = torch.where(is_forced, torch.where(is_first, forced_scores, -math.inf), scores)
         token_ids = torch.where(is_forced, forced, token_ids)
-        board.damaged |= (scores.isnan().any(2) & board.active & ~board.done[:, None]).any()
-        grid = torch.where(board.active[..., None], board.totals[..., None] + scores, -math.inf)
+        state.has_nan |= (scores.isnan().any(2) & state.active & ~state.done[:, None]).any()
+        grid = torch.where(state.active[..., None], state.totals[..., None] + scores, -math.inf)
         totals, order = grid.flatten(1).sort(descending=True, stable=True)
         totals, order = totals[:, : 2 * width + 1], order[:, : 2 * width + 1]
         parents = order // token_ids.shape[2]
@@ -111,21 +111,21 @@ class Rules:
             parents=parents,
             token_ids=token_ids.flatten(1).gather(1, order),
             totals=totals,
-            log_probabilities=board.log_probabilities.gather(1, parents)
+            log_probabilities=state.log_probabilities.gather(1, parents)
             + log_probabilities.flatten(1).gather(1, order),
         )
 
-    def _penalise(self, plain: Tensor, board: Board) -> Tensor:
+    def _penalise(self, plain: Tensor, state: BeamState) -> Tensor:
         """Return log-probabilities after penalties; -inf for tokens that are forbidden now.
 
         See ``candidates.penalise``.
         """
-        options, number = self.options, board.num_tokens
+        options, number = self.options, state.num_tokens
         vocabulary = plain.shape[2]
-        positions = torch.arange(board.tokens.shape[2], device=plain.device)  # (T,)
+        positions = torch.arange(state.tokens.shape[2], device=plain.device)  # (T,)
         penalised = plain
         if options.repetition_penalty != 1:
-            earlier = torch.where(positions < number, board.tokens, vocabulary)
+            earlier = torch.where(positions < number, state.tokens, vocabulary)
             repeated = _occurrence_mask(earlier, vocabulary)
             penalised = torch.where(repeated, plain * options.repetition_penalty, plain)
         if options.never:
@@ -135,25 +135,25 @@ class Rules:
             is_early_end = (ids == options.eos_token_id) & (number < options.min_new_tokens)
             penalised = penalised.masked_fill(is_early_end, -math.inf)
         size = options.no_repeat_ngram
-        if 0 < size <= board.tokens.shape[2]:
-            ngrams = board.tokens.unfold(2, size, 1)  # (B, W, starts, size)
+        if 0 < size <= state.tokens.shape[2]:
+            ngrams = state.tokens.unfold(2, size, 1)  # (B, W, starts, size)
             newest = (number - size + 1 + positions[: size - 1]).clamp(min=0)
-            same = (ngrams[..., :-1] == board.tokens.index_select(2, newest)[:, :, None]).all(-1)
+            same = (ngrams[..., :-1] == state.tokens.index_select(2, newest)[:, :, None]).all(-1)
             same = same & (positions[: ngrams.shape[2]] <= number - size)
             repeated = _occurrence_mask(torch.where(same, ngrams[..., -1], vocabulary), vocabulary)
             penalised = penalised.masked_fill(repeated, -math.inf)
         return penalised
 
-    def _coverage(self, board: Board) -> Tensor:
+    def _coverage(self, state: BeamState) -> Tensor:
         """Return the coverage penalty of each hypothesis; see ``beam._coverage``. Shape (B, W)."""
         if not self.options.coverage_penalty:
-            return torch.zeros_like(board.totals)
+            return torch.zeros_like(state.totals)
         tiny = torch.finfo(torch.float32).tiny
-        logs = board.coverage.double().clamp(tiny, 1).log()
+        logs = state.coverage.double().clamp(tiny, 1).log()
         return logs.sum(2) * self.options.coverage_penalty
 
     def _take_finished(
-        self, ranked: Ranked, board: Board, coverage: Tensor, active_items: Tensor
+        self, ranked: Ranked, state: BeamState, coverage: Tensor, active_items: Tensor
     ) -> Tensor:
         """Finish the hypotheses that end inside the beam; return the mask of those that continue.
 
@@ -166,29 +166,29 @@ class Rules:
         continues = allowed & ~ends
         continues &= continues.cumsum(1) <= width
         in_beam = torch.arange(ends.shape[1], device=ends.device) < width
-        self._finish(ranked, board, coverage, allowed & ends & in_beam & active_items)
+        self._finish(ranked, state, coverage, allowed & ends & in_beam & active_items)
         # If every next token is forbidden, the current hypotheses are the result.
-        dead_end = ~continues.any(1) & (board.finished.count == 0)
-        number = board.num_tokens.expand(board.totals.shape)
-        board.finished.add(
-            board.active & active_items & dead_end[:, None],
-            tokens=board.tokens,
+        dead_end = ~continues.any(1) & (state.finished.count == 0)
+        number = state.num_tokens.expand(state.totals.shape)
+        state.finished.add(
+            state.active & active_items & dead_end[:, None],
+            tokens=state.tokens,
             lengths=number,
-            ended=torch.zeros_like(board.active),
-            log_probabilities=board.log_probabilities,
-            scores=board.totals / self.divisors[number] + coverage,
+            ended=torch.zeros_like(state.active),
+            log_probabilities=state.log_probabilities,
+            scores=state.totals / self.divisors[number] + coverage,
         )
         return continues
 
-    def _finish(self, ranked: Ranked, board: Board, coverage: Tensor, mask: Tensor) -> None:
+    def _finish(self, ranked: Ranked, state: BeamState, coverage: Tensor, mask: Tensor) -> None:
         """Add the selected candidates to the finished texts. Shape of the mask: (B, R)."""
         ended = ranked.token_ids == self.options.eos_token_id
-        rows = ranked.parents[..., None].expand(-1, -1, board.tokens.shape[2])
-        tokens = board.tokens.gather(1, rows)
+        rows = ranked.parents[..., None].expand(-1, -1, state.tokens.shape[2])
+        tokens = state.tokens.gather(1, rows)
         # This writes the end token too, but it is never read.
-        tokens.index_copy_(2, board.num_tokens[None], ranked.token_ids[..., None])
-        length = board.num_tokens + 1  # includes the end token
-        board.finished.add(
+        tokens.index_copy_(2, state.num_tokens[None], ranked.token_ids[..., None])
+        length = state.num_tokens + 1  # includes the end token
+        state.finished.add(
             mask,
             tokens=tokens,
             lengths=length - ended.long(),
@@ -198,18 +198,18 @@ class Rules:
             + coverage.gather(1, ranked.parents),
         )
 
-    def _lead(self, ranked: Ranked, continues: Tensor, board: Board) -> Tensor:
+    def _lead(self, ranked: Ranked, continues: Tensor, state: BeamState) -> Tensor:
         """Return the lead of each item's result; see ``beam._lead``. Shape (B,)."""
-        finished, num_results = board.finished, self.options.num_return_sequences
+        finished, num_results = state.finished, self.options.num_return_sequences
         best = torch.where(continues, ranked.totals, -math.inf).amax(1)
         texts = torch.arange(finished.scores.shape[1], device=best.device)
         exists = texts < finished.count[:, None]
         worst = torch.where(exists, finished.scores, -math.inf).topk(num_results)
         column = worst.indices[:, -1:]
         lengths = (finished.lengths + finished.ended.long()).gather(1, column)[:, 0]
-        kindest = self.kindest.index_select(0, board.num_tokens[None] + 1)
-        lead = worst.values[:, -1] - best / kindest
-        lead = lead * torch.minimum(kindest, self.divisors[lengths])
+        best_divisors = self.best_divisors.index_select(0, state.num_tokens[None] + 1)
+        lead = worst.values[:, -1] - best / best_divisors
+        lead = lead * torch.minimum(best_divisors, self.divisors[lengths])
         lead = torch.where(finished.count >= num_results, lead, -math.inf)
         return torch.where(finished.count >= self.options.num_beams, math.inf, lead)
 
@@ -230,15 +230,15 @@ class Rules:
         return margins
 
 
-def _continue(ranked: Ranked, board: Board, keep: Tensor) -> None:
+def _continue(ranked: Ranked, state: BeamState, keep: Tensor) -> None:
     """Make the kept candidates the hypotheses of the next step. Unused slots come last.
 
     Args:
         ranked: the candidates.
-        board: the state, updated in place.
+        state: the state, updated in place.
         keep: mask of the candidates that continue; at most W per item. Shape (B, R).
     """
-    width = board.totals.shape[1]
+    width = state.totals.shape[1]
     column = torch.where(keep, keep.cumsum(1) - 1, width)  # the last column is never read
 
     def compact(values: Tensor) -> Tensor:
@@ -246,15 +246,15 @@ def _continue(ranked: Ranked, board: Board, keep: Tensor) -> None:
         return padded.scatter_(1, column, values)[:, :width]
 
     parents = compact(ranked.parents)
-    board.last_tokens.copy_(compact(ranked.token_ids))
-    board.totals.copy_(compact(ranked.totals))
-    board.log_probabilities.copy_(compact(ranked.log_probabilities))
+    state.last_tokens.copy_(compact(ranked.token_ids))
+    state.totals.copy_(compact(ranked.totals))
+    state.log_probabilities.copy_(compact(ranked.log_probabilities))
     columns = torch.arange(width, device=keep.device)
-    board.active.copy_(columns < keep.sum(1, keepdim=True))
-    for tensor in (board.tokens, board.node_mask, board.coverage):
+    state.active.copy_(columns < keep.sum(1, keepdim=True))
+    for tensor in (state.tokens, state.node_mask, state.coverage):
         tensor.copy_(tensor.gather(1, parents[..., None].expand(tensor.shape)))
-    board.tokens.index_copy_(2, board.num_tokens[None], board.last_tokens[..., None])
-    board.num_tokens += 1
+    state.tokens.index_copy_(2, state.num_tokens[None], state.last_tokens[..., None])
+    state.num_tokens += 1
 
 
 _CHUNK = 1024

@@ -26,7 +26,7 @@ def sample(
     first: Tensor,
     options: Search,
     forced: NDArray[np.int64],
-    numbers: Sequence[int],
+    item_seeds: Sequence[int],
 ) -> list[list[Hypothesis]]:
     """Sample ``num_return_sequences`` texts for each item.
 
@@ -36,13 +36,13 @@ def sample(
         first: the start token of each item. Shape (B,).
         options: the search options.
         forced: see ``candidates.forced_tokens``.
-        numbers: the index of each item in the user's data.
+        item_seeds: see ``search``.
     """
     num_samples, max_length = options.num_return_sequences, options.max_new_tokens
     # One generator per text, so that its samples do not depend on the rest of the batch.
     generators = [
-        np.random.default_rng((options.seed, number, copy))
-        for number in numbers
+        np.random.default_rng((options.seed, item_seed, copy))
+        for item_seed in item_seeds
         for copy in range(num_samples)
     ]
     item_of_text = np.repeat(np.arange(len(first)), num_samples)

@@ -43,7 +43,7 @@ def search(
     state: State,
     first: Tensor,
     options: Search,
-    numbers: Sequence[int] | None = None,
+    item_seeds: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Generate one or more texts for each item.
@@ -53,8 +53,8 @@ def search(
         state: the model state of each item before its first token.
         first: the start token of each item. Shape (B,).
         options: the search options.
-        numbers: the index of each item in the user's data, which seeds its samples; 0 to B - 1 if
-            None.
+        item_seeds: for each item, an integer that seeds its samples, with the seed of the options;
+            0 to B - 1 if None.
         prefixes: the forced tokens of each item after its start token. They count in the text, its
             length and its probability, and no option forbids them.
 
@@ -68,8 +68,8 @@ def search(
     """
     forced = forced_tokens(prefixes, len(first), options)
     if options.do_sample:
-        numbers = range(len(first)) if numbers is None else numbers
-        return sample(step, state, first, options, forced, numbers)
+        item_seeds = range(len(first)) if item_seeds is None else item_seeds
+        return sample(step, state, first, options, forced, item_seeds)
     return beam_search(step, state, first, options, forced)
 
 

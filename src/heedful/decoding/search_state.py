@@ -29,12 +29,12 @@ class Ranked:
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class Board:
+class BeamState:
     """The search state of all items. A step updates it in place."""
 
     num_tokens: Tensor
     """Number of tokens of each hypothesis. Shape (), int64."""
-    damaged: Tensor
+    has_nan: Tensor
     """Whether any score was NaN. Shape (), bool."""
     last_tokens: Tensor
     """The newest tokens. Shape (B, W), int64."""
@@ -61,14 +61,14 @@ class Board:
     @classmethod
     def start(
         cls, steps: StaticDecoder, first: Tensor, options: Search, forced: NDArray[np.int64]
-    ) -> "Board":
+    ) -> "BeamState":
         """Return the state before the first step: one empty hypothesis per item."""
         items, width, most = len(first), options.num_beams, options.max_new_tokens
         like = first.new_zeros((), dtype=torch.float64)
         coverage = first.new_zeros((items, 0)) if steps.coverage is None else steps.coverage
         return cls(
             num_tokens=first.new_zeros(()),
-            damaged=first.new_zeros((), dtype=torch.bool),
+            has_nan=first.new_zeros((), dtype=torch.bool),
             last_tokens=first[:, None].repeat(1, width),
             tokens=first.new_zeros(items, width, most),
             node_mask=steps.prompt_mask[:, None].repeat(1, width, 1),

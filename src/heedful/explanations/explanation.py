@@ -119,8 +119,8 @@ def _side(side: Side) -> dict[str, Any]:
         for token in side.tokens
     ]
     row: dict[str, Any] = {"name": side.name, "texts": list(side.texts), "tokens": tokens}
-    if side.picture is not None:
-        row["patches"] = [side.picture.rows, side.picture.columns]
+    if side.patches is not None:
+        row["patches"] = [side.patches.rows, side.patches.columns]
     return row
 
 

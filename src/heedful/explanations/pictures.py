@@ -53,7 +53,7 @@ def save_picture(explanation: Explanation, path: Path) -> None:
     Raises:
         UserError: matplotlib is not installed, or the text is too long to draw.
     """
-    patches = explanation.sides[0].picture
+    patches = explanation.sides[0].patches
     if patches is not None:
         panels = overlay_panels(explanation, patches, _layers, (FOR, AGAINST))
         _save_panels(panels, _IMAGE_PANEL_WIDTH, explanation, path)
@@ -188,8 +188,8 @@ def _draw_map(
     axes.set_title(title, fontsize=8)
     axes.set_xticks(range(weights.shape[1]), _labels(sides[map_.columns]), rotation=90, fontsize=7)
     axes.set_yticks(range(weights.shape[0]), _labels(sides[map_.rows]), fontsize=7)
-    axes.set_ylabel("this token takes", fontsize=7)
-    axes.set_xlabel("from this one", fontsize=7)
+    axes.set_ylabel("attending token", fontsize=7)
+    axes.set_xlabel("attended token", fontsize=7)
     axes.tick_params(length=0)
 
 

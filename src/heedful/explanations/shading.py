@@ -40,7 +40,7 @@ class Shading:
     """The attribution of one side."""
 
     name: str
-    picture: Patches | None
+    patches: Patches | None
     """The image, if the tokens after the first are its patches."""
     tokens: tuple[tuple[Piece, float, int], ...]
     """Each token with its score and its shade, which is negative for evidence against the target.
@@ -89,7 +89,7 @@ def shadings(sides: tuple[Side, ...], attribution: Attribution) -> list[Shading]
     return [
         Shading(
             name=side.name,
-            picture=side.picture,
+            patches=side.patches,
             tokens=tuple((piece, score, round(SHADES * score / strongest)) for piece, score in row),
             words=tuple(
                 Word(

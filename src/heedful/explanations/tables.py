@@ -93,5 +93,5 @@ def heads_table(importance: HeadImportance) -> Group:
         if importance.prune
         else f"no share of the heads can be pruned with a score {kept}"
     )
-    line = Text(f"{importance.items:,} items: {advice}; before any further training")
+    line = Text(f"{count_of(importance.items, 'item')}: {advice}; before any further training")
     return Group(table, Text(), shares, Text(), line)

@@ -31,7 +31,7 @@ def by_words(explanation: Explanation) -> Explanation:
     Raises:
         UserError: the explanation is of an image, or the segmenter is not installed.
     """
-    if any(side.picture is not None for side in explanation.sides):
+    if any(side.patches is not None for side in explanation.sides):
         raise UserError("--words has no effect on images, which have none")
     starts = [_starts(side) for side in explanation.sides]
     return replace(

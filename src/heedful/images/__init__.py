@@ -1,1 +1,1 @@
-"""Convert pictures to pixels. Errors name the file."""
+"""Convert images to pixels. Errors name the file."""

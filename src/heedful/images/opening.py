@@ -1,4 +1,4 @@
-"""Decode files and bytes to upright pictures with 8 bits per channel, using Pillow.
+"""Decode files and bytes to upright images with 8 bits per channel, using Pillow.
 
 Input may be damaged or hostile. The numbers of bytes and pixels are checked before decoding, and
 only pure raster formats are tried.
@@ -22,7 +22,7 @@ MAX_BYTES = 64 * 2**20
 """Maximum file size."""
 
 MAX_PIXELS = 50_000_000
-"""Maximum size of a picture to decode: enough for a camera, and 200 MB at 4 bytes per pixel."""
+"""Maximum size of an image to decode: enough for a camera, and 200 MB at 4 bytes per pixel."""
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """Formats to try, by Pillow's names. Other formats contain programs or make Pillow run some."""
@@ -32,7 +32,7 @@ _GREY16 = ("I;16", "I;16L", "I;16B", "I;16N")
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read the bytes of a picture file.
+    """Read the bytes of an image file.
 
     Raises:
         UserError: the file does not exist, is not a regular file, is too large, or cannot be read.
@@ -40,12 +40,12 @@ def read_bytes(path: Path) -> bytes:
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise UserError(f"{path}: a folder; give a picture")
+            raise UserError(f"{path}: a folder; give an image")
         if not stat.S_ISREG(status.st_mode):
-            raise UserError(f"{path}: not a regular file; give a picture")
+            raise UserError(f"{path}: not a regular file; give an image")
         if status.st_size > MAX_BYTES:
             raise UserError(
-                f"{path}: {status.st_size:,} bytes; pictures of at most {MAX_BYTES:,} are read"
+                f"{path}: {status.st_size:,} bytes; images of at most {MAX_BYTES:,} are read"
             )
         return path.read_bytes()
     except FileNotFoundError:
@@ -64,19 +64,19 @@ def _not_there(path: Path) -> str:
     return f"{path}: no such file{did_you_mean(path.name, siblings)}"
 
 
-def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
-    """Decode a picture from the bytes of a file.
+def open_image(content: bytes, source: str, *, channels: int = 3) -> "Image":
+    """Decode an image from the bytes of a file.
 
     Transparent pixels are composited on white. An animation yields its first frame. If the file
-    has an EXIF orientation, the picture is rotated upright.
+    has an EXIF orientation, the image is rotated upright.
 
     Args:
         content: bytes of the file.
-        source: name of the picture, for error messages.
+        source: name of the image, for error messages.
         channels: 3 for colour, 1 for grey.
 
     Raises:
-        UserError: the content is empty, not a picture, damaged or too large.
+        UserError: the content is empty, not an image, damaged or too large.
     """
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
@@ -87,34 +87,47 @@ def open_picture(content: bytes, source: str, *, channels: int = 3) -> "Image":
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about large or odd files, which the code below checks
-            picture: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
-            rows, columns = picture.height, picture.width
+            image: Image.Image = Image.open(BytesIO(content), formats=FORMATS)
+            rows, columns = image.height, image.width
             if rows * columns > MAX_PIXELS:
                 raise UserError(
-                    f"{source}: {columns:,} x {rows:,} pixels; pictures of at most "
+                    f"{source}: {columns:,} x {rows:,} pixels; images of at most "
                     f"{MAX_PIXELS:,} are read"
                 )
-            picture.load()
-            if picture.mode == "I" and picture.format == "PPM":  # 16-bit values; lossless
-                picture = picture.convert("I;16")
-            picture = ImageOps.exif_transpose(picture)
-            return opaque_picture(picture, source, channels=channels)
+            image.load()
+            if image.mode == "I" and image.format == "PPM":  # 16-bit values; lossless
+                image = image.convert("I;16")
+            image = ImageOps.exif_transpose(image)
+            return opaque_image(image, source, channels=channels)
     except UserError:
         raise
     except UnidentifiedImageError:
         formats = ", ".join(FORMATS)
-        raise UserError(f"{source}: not a picture of a format that is read ({formats})") from None
+        raise UserError(f"{source}: not an image in a supported format ({formats})") from None
     except Image.DecompressionBombError:
         raise UserError(
-            f"{source}: too many pixels; pictures of at most {MAX_PIXELS:,} are read"
+            f"{source}: too many pixels; images of at most {MAX_PIXELS:,} are read"
         ) from None
     except Exception as error:  # each format raises its own exceptions for damaged files
         reason = str(error).partition("\n")[0] or type(error).__name__
-        raise UserError(f"{source}: a broken picture: {reason}") from error
+        raise UserError(f"{source}: damaged image: {reason}") from error
 
 
-def blank_picture() -> bytes:
-    """Return the PNG bytes of a white picture."""
+def count_pixels(content: bytes) -> int:
+    """Return the number of pixels of an image by its header; 0 if `open_image` refuses it."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(BytesIO(content), formats=FORMATS)
+    except Exception:  # each format raises its own exceptions for damaged files
+        return 0
+    return image.height * image.width
+
+
+def blank_image() -> bytes:
+    """Return the PNG bytes of a white image."""
     from PIL import Image
 
     stream = BytesIO()
@@ -122,32 +135,32 @@ def blank_picture() -> bytes:
     return stream.getvalue()
 
 
-def opaque_picture(picture: "Image", source: str, *, channels: int = 3) -> "Image":
-    """Return an opaque picture with 8 bits per channel.
+def opaque_image(image: "Image", source: str, *, channels: int = 3) -> "Image":
+    """Return an opaque image with 8 bits per channel.
 
     Args:
-        picture: picture of any mode.
-        source: name of the picture, for error messages.
+        image: image of any mode.
+        source: name of the image, for error messages.
         channels: 3 for colour, 1 for grey.
 
     Raises:
-        UserError: the picture has 32 bits per channel.
+        UserError: the image has 32 bits per channel.
     """
-    return _flat(picture, source).convert("L" if channels == 1 else "RGB")
+    return _flat(image, source).convert("L" if channels == 1 else "RGB")
 
 
-def _flat(picture: "Image", source: str) -> "Image":
+def _flat(image: "Image", source: str) -> "Image":
     from PIL import Image
 
-    if picture.mode in _GREY16:  # Pillow would clip values above 255 and ignore transparency
-        grey16 = np.asarray(picture)
+    if image.mode in _GREY16:  # Pillow would clip values above 255 and ignore transparency
+        grey16 = np.asarray(image)
         pixels = np.rint(grey16 / 257).astype(np.uint8)
-        clear = picture.info.get("transparency")
+        clear = image.info.get("transparency")
         return Image.fromarray(pixels if clear is None else np.where(grey16 == clear, 255, pixels))
-    if picture.mode in ("I", "F"):
-        raise UserError(f"{source}: pixels of 32 bits; save it with 8 or 16 bits a colour")
-    if picture.has_transparency_data:
-        rgba = picture.convert("RGBA")
+    if image.mode in ("I", "F"):
+        raise UserError(f"{source}: 32 bits per channel; save it with 8 or 16")
+    if image.has_transparency_data:
+        rgba = image.convert("RGBA")
         white = Image.new("RGBA", rgba.size, "white")
         return Image.alpha_composite(white, rgba)
-    return picture
+    return image

@@ -1,4 +1,4 @@
-"""Convert pictures to a model's input, as ``preprocessor_config.json`` specifies.
+"""Convert images to a model's input, as ``preprocessor_config.json`` specifies.
 
 Shapes: B batch, C channels, Y rows, X columns.
 """
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from heedful import files
 from heedful.errors import UserError, check_known, did_you_mean
-from heedful.images.opening import opaque_picture, open_picture, read_bytes
+from heedful.images.opening import opaque_image, open_image, read_bytes
 from heedful.sources import resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-OnePicture: TypeAlias = "str | Path | bytes | Image"
+OneImage: TypeAlias = "str | Path | bytes | Image"
 """A path, the bytes of a file, or a Pillow image."""
 
 CONFIG = "preprocessor_config.json"
@@ -35,7 +35,7 @@ _IGNORED = {
     *("data_format", "input_data_format", "device", "disable_grouping", "crop_size", "input_type"),
     *("do_pad", "pad_size", "default_to_square"),
 }
-"""Keys without effect. Pictures are always converted to the model's channels."""
+"""Keys without effect. Images are always converted to the model's channels."""
 
 _UNSUPPORTED = ("do_center_crop", "do_pad")
 """Steps that are not supported."""
@@ -46,7 +46,7 @@ RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ViTImageProcessor:
-    """Resizes pictures to one size and normalizes their pixels.
+    """Resizes images to one size and normalizes their pixels.
 
     The keys are those of the reference's ``ViTImageProcessor``.
 
@@ -59,7 +59,7 @@ class ViTImageProcessor:
     resample: int = 2
     """Resampling filter, by Pillow's number."""
     do_resize: bool = True
-    """Whether to resize pictures of another size; if false, they are rejected."""
+    """Whether to resize images of another size; if false, they are rejected."""
     do_rescale: bool = True
     """Whether to multiply pixels by ``rescale_factor``."""
     rescale_factor: float = 1 / 255
@@ -105,11 +105,11 @@ class ViTImageProcessor:
 
     def __call__(
         self,
-        images: "OnePicture | Sequence[OnePicture]",
+        images: "OneImage | Sequence[OneImage]",
         *,
         return_tensors: Literal["pt", "np"] = "pt",
     ) -> dict[str, Any]:
-        """Return ``pixel_values`` of one picture or several, for ``model(**processor(pictures))``.
+        """Return ``pixel_values`` of one image or several, for ``model(**processor(images))``.
 
         Args:
             images: paths, bytes of files, or Pillow images.
@@ -121,10 +121,10 @@ class ViTImageProcessor:
         if isinstance(images, str | Path | bytes) or not isinstance(images, Sequence):
             images = [images]
         if not images:
-            raise UserError("no picture given")
+            raise UserError("no image given")
         check_known("return_tensors", return_tensors, ("pt", "np"))
-        pictures = cast("Sequence[OnePicture]", images)
-        pixels = [self._pixels_of(one, f"picture {n}") for n, one in enumerate(pictures, start=1)]
+        items = cast("Sequence[OneImage]", images)
+        pixels = [self._pixels_of(one, f"image {n}") for n, one in enumerate(items, start=1)]
         values = self.values(np.stack(pixels))
         if return_tensors == "np":
             return {"pixel_values": values}
@@ -132,16 +132,16 @@ class ViTImageProcessor:
 
         return {"pixel_values": torch.from_numpy(values)}
 
-    def _pixels_of(self, picture: "OnePicture", source: str) -> NDArray[np.uint8]:
-        if isinstance(picture, str | Path):
-            return self.read(Path(picture), str(picture))
-        if isinstance(picture, bytes):
-            return self.read(picture, source)
-        if not hasattr(picture, "has_transparency_data"):
-            kind = type(picture).__name__
-            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a picture of Pillow")
+    def _pixels_of(self, image: "OneImage", source: str) -> NDArray[np.uint8]:
+        if isinstance(image, str | Path):
+            return self.read(Path(image), str(image))
+        if isinstance(image, bytes):
+            return self.read(image, source)
+        if not hasattr(image, "has_transparency_data"):
+            kind = type(image).__name__
+            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a Pillow image")
         try:
-            flat = opaque_picture(picture, source, channels=self.channels)
+            flat = opaque_image(image, source, channels=self.channels)
         except UserError:
             raise
         except (ValueError, OSError) as error:  # from Pillow, about a mode or the underlying file
@@ -149,30 +149,30 @@ class ViTImageProcessor:
         return self.pixels(flat, source)
 
     def read(self, content: Path | bytes, source: str) -> NDArray[np.uint8]:
-        """Return the pixels of a picture at the model's size. Shape (C, Y, X), 0 to 255.
+        """Return the pixels of an image at the model's size. Shape (C, Y, X), 0 to 255.
 
         Args:
             content: a path, or the bytes of a file.
-            source: name of the picture, for error messages.
+            source: name of the image, for error messages.
 
         Raises:
-            UserError: see `open_picture` and `read_bytes`; or the picture has another size and
+            UserError: see `open_image` and `read_bytes`; or the image has another size and
                 ``do_resize`` is false.
         """
         data = content if isinstance(content, bytes) else read_bytes(content)
-        return self.pixels(open_picture(data, source, channels=self.channels), source)
+        return self.pixels(open_image(data, source, channels=self.channels), source)
 
-    def pixels(self, picture: "Image", source: str = "the picture") -> NDArray[np.uint8]:
-        """Return the pixels of an open picture that has the model's channels; see `read`."""
+    def pixels(self, image: "Image", source: str = "the image") -> NDArray[np.uint8]:
+        """Return the pixels of an open image that has the model's channels; see `read`."""
         rows, columns = self.size
-        if picture.size != (columns, rows):
+        if image.size != (columns, rows):
             if not self.do_resize:
                 raise UserError(
-                    f"{source}: {picture.height} x {picture.width} pixels; "
+                    f"{source}: {image.height} x {image.width} pixels; "
                     f"the model reads {rows} x {columns}, and do_resize is false"
                 )
-            picture = picture.resize((columns, rows), self.resample)
-        pixels = np.asarray(picture)  # (Y, X) or (Y, X, C)
+            image = image.resize((columns, rows), self.resample)
+        pixels = np.asarray(image)  # (Y, X) or (Y, X, C)
         return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def values(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

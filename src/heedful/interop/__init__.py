@@ -40,13 +40,14 @@ class Format:
 
 
 READERS = (
+    "heedful.interop.exported.read_record",
     "heedful.interop.sentence_transformers.read_record",
     "heedful.interop.marian.read_record",
     "heedful.interop.finetuned.read_record",
 )
 """Functions that return the run record of a folder without ``heedful.json`` if they know it."""
 
-_MODEL = {"config.json", "model.safetensors", "README.md"}
+_MODEL = {"config.json", "model.safetensors", "heedful_export.json", "README.md"}
 _TOKENIZER = {
     *("tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"),
     *("preprocessor_config.json", "vocab.txt", "vocab.json", "merges.txt"),
@@ -161,7 +162,7 @@ def export(
     if out.exists() and not overwrite:  # fail early, before the run is read
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     if out.exists() and run.exists() and out.samefile(run):
-        raise UserError(f"--to {out} is what is exported; choose another folder")
+        raise UserError(f"--to {out} is the model to export; choose another folder")
     if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - format.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
     _, record = read_source(run)

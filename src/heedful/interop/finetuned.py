@@ -35,7 +35,7 @@ def read_record(folder: Path) -> RunRecord | None:
     if head == "seq2seq" and model_type != "encoder-decoder":
         return None  # a translation model without the tokenizers that `marian` requires
     model: Model = load_model(folder, memory_map=True, require_all_weights=True)
-    if family.reads == "pictures":
+    if family.reads == "images":
         task, goal = _classify(folder, model, None)
         if task != "classify":
             raise UserError(
@@ -79,12 +79,12 @@ def _tag(folder: Path, model: Model, reader: Any) -> Goal:
 
 
 def _answer(folder: Path, model: Model, reader: Any) -> Goal:
-    usual = AnswerSettings()
+    defaults = AnswerSettings()
     goal = {
         "no_answer": None,
-        "threshold": usual.no_answer_threshold,
-        "stride": usual.stride,
-        "max_answer_tokens": usual.max_answer_tokens,
+        "threshold": defaults.no_answer_threshold,
+        "stride": defaults.stride,
+        "max_answer_tokens": defaults.max_answer_tokens,
     }
     return "answer", goal
 
@@ -103,17 +103,17 @@ def _fill_and_pair(folder: Path, model: Model, reader: Any) -> Goal:
 
 
 def _pretrained(objective: str, model: Model, reader: Any) -> Goal:
-    usual = PretrainSettings()
+    defaults = PretrainSettings()
     goal = {
         "preset": None,
         "positions": None,
-        "position_type": usual.position_type,
+        "position_type": defaults.position_type,
         "objective": objective,
         "mask_share": 0.15,
-        "masking": usual.masking,
-        "max_predictions": usual.max_predictions,
-        "documents": usual.documents,
-        "sentences": usual.sentences,
+        "masking": defaults.masking,
+        "max_predictions": defaults.max_predictions,
+        "documents": defaults.documents,
+        "sentences": defaults.sentences,
         "mask": reader.mask_token,
         "first_position": model.first_position,
     }

@@ -17,7 +17,7 @@ import torch
 from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.files import read_json, write_json
-from heedful.interop import marian
+from heedful.interop import exported, marian
 from heedful.interop.checking import TOLERANCE, Check, Comparison, outputs_of, sample_batches
 from heedful.interop.source import Source, write_files
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
@@ -50,6 +50,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         marian.write_translator(source, folder)
     else:
         write_files(source, folder)
+        exported.write_record(source.record, folder)
         if source.reads_images:
             _compare_pixels(source, folder, transformers)
             return compare(source, folder)
@@ -93,7 +94,7 @@ def _load_reference(source: Source, folder: Path, transformers: Any) -> Any:
         return kind.from_pretrained(folder, local_files_only=True).eval()
     except (RuntimeError, ValueError) as error:  # raised for mismatched weights
         raise UserError(
-            f"{source.folder}: {_consumer()} cannot open what was written: {_one_line(error)}"
+            f"{source.folder}: {_consumer()} cannot load the exported model: {_one_line(error)}"
         ) from error
 
 

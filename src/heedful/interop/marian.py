@@ -11,6 +11,7 @@ from pathlib import Path
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, read_json_or_empty, write_json
+from heedful.interop import exported
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source
 from heedful.models import Transformer, TransformerConfig
@@ -79,7 +80,8 @@ def write_translator(source: Source, folder: Path) -> None:
         )
     if config.normalize_before and not tokenizer.joint:
         raise UserError(
-            "this model normalises before each part (pre-norm) and has two vocabularies; Pegasus, "
+            "this model normalises before each sublayer (pre-norm) and has two vocabularies; "
+            "Pegasus, "
             "the reference's model of that kind, has one: use --format onnx"
         )
     model.save_pretrained(folder)
@@ -102,6 +104,7 @@ def write_translator(source: Source, folder: Path) -> None:
         "early_stopping": True,  # stop at ``num_beams`` finished hypotheses, like our search
     }
     write_json(folder / GENERATION, search)
+    exported.write_record(source.record, folder)
 
 
 def read_longest(folder: Path) -> int | None:

@@ -24,7 +24,7 @@ _CODE = """\
 import openvino
 
 def open_graph(name):
-    options = {"INFERENCE_PRECISION_HINT": "f32"}  # without it bf16, where the CPU has that
+    options = {"INFERENCE_PRECISION_HINT": "f32"}  # the default is bf16, if the CPU supports it
     return openvino.compile_model(f"{name}.xml", "CPU", options)
 
 def compute(graph, inputs):

@@ -18,6 +18,7 @@ from torch import Tensor
 from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, read_json_or_empty, read_json_value, write_json
+from heedful.interop import exported
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
@@ -254,7 +255,8 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
         max_length=record.max_length,
     )
     write_files(source, folder)
+    exported.write_record(record, folder)
     write_layout(layout, source.model.get_input_embeddings().embedding_dim, folder)
     if read_layout(folder) != layout:
-        raise UserError(f"{source.folder}: its layout does not read back as it was written")
+        raise UserError(f"{source.folder}: its layout is read differently from how it was written")
     return check_by_reading(source, folder)

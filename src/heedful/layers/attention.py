@@ -18,12 +18,13 @@ _LONG = 2**16
 """Number of attention weights per head, S * T, at which the backward pass recomputes them."""
 
 _CHUNK_WEIGHTS = 2**18
-"""Attention weights per chunk where they are recomputed; a chunk fits into a core's cache."""
+"""Attention weights per chunk if they are recomputed; a chunk fits into a core's cache."""
 
 _HALF = (torch.bfloat16, torch.float16)
 
 _WIDENED = 2**22
-"""Most attention weights whose softmax is computed in float32 for speed; few, to save memory."""
+"""Maximum number of attention weights to convert to float32 for a faster softmax; small, to save
+memory."""
 
 _SHORT = 16
 """Key length below which torch's fused half-precision kernel takes twice the plain path's time on

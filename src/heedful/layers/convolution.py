@@ -56,19 +56,19 @@ class Convolution(nn.Module):
         if mask is not None:
             real = mask.any(2)[:, 0, :, None]  # (B, N, 1)
             source = source * real.to(source.dtype)
-        seen = self.see(source)  # (B, N, D)
+        convolved = self.convolve(source)  # (B, N, D)
         if only_first:
-            seen = seen[:, :1]
+            convolved = convolved[:, :1]
         elif packing is not None:
-            seen = packing.pack(seen)
-        return self.add(seen, hidden)
+            convolved = packing.pack(convolved)
+        return self.add(convolved, hidden)
 
-    def see(self, source: Tensor) -> Tensor:
+    def convolve(self, source: Tensor) -> Tensor:
         """Return the convolution along the sequence. Shape (B, N, D), like ``source``."""
-        seen: Tensor = self.conv(source.mT)
-        return seen.mT
+        convolved: Tensor = self.conv(source.mT)
+        return convolved.mT
 
-    def add(self, seen: Tensor, hidden: Tensor) -> Tensor:
+    def add(self, convolved: Tensor, hidden: Tensor) -> Tensor:
         """Return the normalised sum of hidden states and convolution output. Shape (..., D)."""
-        summed: Tensor = self.LayerNorm(hidden + self.activation(self.dropout(seen)))
+        summed: Tensor = self.LayerNorm(hidden + self.activation(self.dropout(convolved)))
         return summed

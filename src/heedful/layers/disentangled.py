@@ -27,20 +27,25 @@ class Distances(nn.Module):
     """Learnt embeddings of the distances from -P to P - 1, or of buckets of distances.
 
     Args:
-        reach: P.
+        num_distances: P.
         width: D.
-        most: with buckets, the distance at which they end; greater ones share the last bucket. Up
-            to P / 2, each bucket holds one distance; beyond, the buckets grow. None for no buckets.
+        max_distance: the distance from which on all distances share the last bucket. Up to P / 2,
+            each bucket holds one distance; beyond, the buckets grow. None for no buckets.
         eps: added to the variance by the normalisation of the embeddings; None for no
             normalisation.
     """
 
     def __init__(
-        self, reach: int, width: int, *, most: int | None = None, eps: float | None = None
+        self,
+        num_distances: int,
+        width: int,
+        *,
+        max_distance: int | None = None,
+        eps: float | None = None,
     ) -> None:
         super().__init__()
-        self.num_distances, self.max_distance = reach, most
-        self.vectors = nn.Embedding(2 * reach, width)
+        self.num_distances, self.max_distance = num_distances, max_distance
+        self.vectors = nn.Embedding(2 * num_distances, width)
         self.LayerNorm = None if eps is None else nn.LayerNorm(width, eps=eps)
 
     def forward(self, length: int) -> Tensor:
@@ -78,15 +83,15 @@ class Distances(nn.Module):
         return number * distances.sign()
 
 
-def _starts(num_exact: int, most: int) -> list[int]:
+def _starts(num_exact: int, max_distance: int) -> list[int]:
     """Return the smallest distance of each bucket that holds several distances.
 
-    A distance d is in bucket n + ceil(log(d / n) / log(most / n) * (n - 1)), where n is
+    A distance d is in bucket n + ceil(log(d / n) / log(max_distance / n) * (n - 1)), where n is
     ``num_exact``. So a new bucket begins just after a d whose logarithmic term is an integer.
     """
     if num_exact == 1:
         return []
-    growth = most / num_exact
+    growth = max_distance / num_exact
     ends = (num_exact * growth ** (number / (num_exact - 1)) for number in range(num_exact + 1))
     return [math.floor(end + 1e-6) + 1 for end in ends]
 

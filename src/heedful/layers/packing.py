@@ -69,14 +69,14 @@ class Packing:
         """Return shape (1, N) for integers of shape (B, S)."""
         return padded.flatten()[self.indices][None]
 
-    def gather(self, packed: Tensor, places: Tensor) -> Tensor:
+    def gather(self, packed: Tensor, positions: Tensor) -> Tensor:
         """Return one token of each sequence, shape (B, 1, D), for shape (1, N, D).
 
         Args:
             packed: the packed hidden states.
-            places: position of the token in each sequence. Shape (B,).
+            positions: position of the token in each sequence. Shape (B,).
         """
-        indices = self.inverse.view(self.batch, -1).gather(1, places[:, None])[:, 0]
+        indices = self.inverse.view(self.batch, -1).gather(1, positions[:, None])[:, 0]
         return packed[0].index_select(0, indices)[:, None]
 
     def first(self, packed: Tensor) -> Tensor:

@@ -81,19 +81,19 @@ class PatchEmbeddings(nn.Module):
         self.tokens = nn.Identity()
         """A hook point to read or replace the token embeddings."""
 
-    def forward(self, pixels: Tensor, hidden_patches: Tensor | None = None) -> Tensor:
+    def forward(self, pixels: Tensor, masked_patches: Tensor | None = None) -> Tensor:
         """Return shape (B, S, D).
 
         Args:
             pixels: shape (B, C, Y, X).
-            hidden_patches: 1 or True for a masked patch. Shape (B, R * Q).
+            masked_patches: 1 or True for a masked patch. Shape (B, R * Q).
         """
         patches = self.patch_embeddings(pixels)  # (B, D, R, Q)
         rows, columns = patches.shape[2:]
         vectors = patches.flatten(2).transpose(1, 2)  # (B, R * Q, D)
-        if hidden_patches is not None:
+        if masked_patches is not None:
             assert self.mask_token is not None
-            hides = hidden_patches[:, :, None].to(vectors.dtype)
+            hides = masked_patches[:, :, None].to(vectors.dtype)
             vectors = vectors * (1 - hides) + self.mask_token() * hides
         first = self.cls_token().expand(len(vectors), -1, -1)
         tokens = self.tokens(torch.cat([first, vectors], 1))

@@ -83,9 +83,9 @@ class Stack(nn.Module):
         self.distances = distances
         self.convolution = convolution
 
-    def keep(self, numbers: Sequence[int]) -> None:
+    def keep(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, each computed once, in the given order."""
-        self.layer = nn.ModuleList(self.distinct[number] for number in numbers)
+        self.layer = nn.ModuleList(self.distinct[index] for index in indices)
         self.order = Order(tuple(range(len(self.layer))))
 
     @property

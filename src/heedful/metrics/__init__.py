@@ -18,6 +18,7 @@ _HOMES = {
     "RegressionScores": "regression",
     "check_confusion_picture": "pictures",
     "confusion_table": "tables",
+    "has_confusion": "by_label",
     "precision_table": "tables",
     "save_confusion_picture": "pictures",
     "scores_table": "tables",
@@ -27,6 +28,7 @@ __all__ = [*_HOMES]
 
 if TYPE_CHECKING:
     from heedful.metrics.answers import AnswerScores as AnswerScores
+    from heedful.metrics.by_label import has_confusion as has_confusion
     from heedful.metrics.choices import ChoiceScores as ChoiceScores
     from heedful.metrics.classification import ClassificationScores as ClassificationScores
     from heedful.metrics.detection import DetectionScores as DetectionScores

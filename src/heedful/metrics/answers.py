@@ -45,7 +45,7 @@ class AnswerScores:
     def update(
         self,
         best: str,
-        right: Sequence[str],
+        references: Sequence[str],
         *,
         answered: bool,
         margin: float,
@@ -55,20 +55,20 @@ class AnswerScores:
 
         Args:
             best: the model's best answer, even if the model gave no answer.
-            right: all correct answers; empty if the question has no answer.
+            references: all correct answers; empty if the question has no answer.
             answered: whether the model gave its best answer.
             margin: score of "no answer" minus the score of the best answer.
             unspaced: whether the text has no spaces between words. If so, characters are compared.
         """
-        self._answerable.append(bool(right))
+        self._answerable.append(bool(references))
         self._answered.append(answered)
         self._margins.append(margin)
         options = {"unspaced": unspaced, "no_answer": self._no_answer}
-        self._with_answer.append(compare(best, right, **options))
-        self._without_answer.append(compare("", right, **options))
+        self._with_answer.append(compare(best, references, **options))
+        self._without_answer.append(compare("", references, **options))
         self._unspaced += unspaced
         answer = best if answered else ""
-        self._by_words.append(compare(answer, right, no_answer=self._no_answer))
+        self._by_words.append(compare(answer, references, no_answer=self._no_answer))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all questions added so far, ready for JSON.
@@ -113,7 +113,7 @@ class AnswerScores:
 
 
 def compare(
-    answer: str, right: Sequence[str], *, unspaced: bool = False, no_answer: bool = False
+    answer: str, references: Sequence[str], *, unspaced: bool = False, no_answer: bool = False
 ) -> tuple[float, ...]:
     """Return the exact match and F1 of one answer.
 
@@ -121,21 +121,21 @@ def compare(
 
     Args:
         answer: the predicted answer.
-        right: the correct answers. Each score is the maximum over them.
+        references: the correct answers. Each score is the maximum over them.
         unspaced: whether to compare characters instead of words.
         no_answer: whether the model may give no answer. If so, correct answers made only of
             articles and punctuation are dropped, as in the SQuAD 2.0 script.
     """
     if unspaced:
-        scores_of = [_by_characters(answer, one) for one in right or [""]]
+        scores_of = [_by_characters(answer, one) for one in references or [""]]
         return tuple(map(max, zip(*scores_of, strict=True)))
     from torchmetrics.functional.text import squad
 
     if no_answer:
-        right = [one for one in right if _has_words(one)]
+        references = [one for one in references if _has_words(one)]
     scores = squad(
         [{"id": "", "prediction_text": answer}],
-        [{"id": "", "answers": {"text": list(right) or [""]}}],
+        [{"id": "", "answers": {"text": list(references) or [""]}}],
     )
     return tuple(float(scores[key]) / 100 for key in KEYS)
 
@@ -152,14 +152,14 @@ _PUNCTUATION = frozenset("-:_*^/\\~`+=，。：？！“”；’《》·、「�
 _UNITS = re.compile(rf"[{HAN}{KANA}]")
 
 
-def _by_characters(answer: str, right: str) -> tuple[float, float]:
+def _by_characters(answer: str, reference: str) -> tuple[float, float]:
     """Return the exact match and F1 of two answers, ignoring punctuation and case.
 
     F1 is computed from the longest common substring, measured in units.
     """
     first, second = (
         "".join(one for one in text.lower().strip() if one not in _PUNCTUATION)
-        for text in (answer, right)
+        for text in (answer, reference)
     )
     units = [_mixed_units(text) for text in (first, second)]
     if not all(units):

@@ -30,20 +30,20 @@ class Calibration:
     """Bins predictions by confidence. Its memory does not grow with the data."""
 
     def __init__(self) -> None:
-        self._counts, self._confidences, self._right = np.zeros((3, CALIBRATION_BINS))
+        self._counts, self._confidences, self._correct = np.zeros((3, CALIBRATION_BINS))
 
-    def update(self, confidence: NDArray[Any], right: NDArray[Any]) -> None:
+    def update(self, confidence: NDArray[Any], correct: NDArray[Any]) -> None:
         """Add a batch of predictions.
 
         Args:
             confidence: the probability of each prediction. Shape (N,).
-            right: whether each prediction is correct: booleans, or 1 and 0. Shape (N,).
+            correct: whether each prediction is correct: booleans, or 1 and 0. Shape (N,).
         """
         bins = bins_of(confidence)
         for sums, weights in (
             (self._counts, None),
             (self._confidences, confidence),
-            (self._right, right),
+            (self._correct, correct),
         ):
             sums += np.bincount(bins, weights, minlength=CALIBRATION_BINS)
 
@@ -55,7 +55,7 @@ class Calibration:
                 high=(number + 1) / CALIBRATION_BINS,
                 count=int(count),
                 confidence=float(self._confidences[number] / count),
-                accuracy=float(self._right[number] / count),
+                accuracy=float(self._correct[number] / count),
             )
             for number, count in enumerate(self._counts)
             if count

@@ -1,5 +1,6 @@
 """Classification metrics: counts accumulated batch by batch, and scored by scikit-learn."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.errors import UserError
+from heedful.metrics.by_label import confusion_scores
 from heedful.metrics.calibration import Calibration, calibration_error
 from heedful.metrics.counts import Counts, precision_recall_f1
 
@@ -29,11 +31,12 @@ class ClassificationScores:
         self.labels = list(labels)
         self.multi_label = multi_label
         self.threshold = threshold
-        self._items = self._right = 0
-        size = len(self.labels)
-        # Single-label: the confusion matrix, (C, C). Multi-label: true positives, false positives
-        # and false negatives of each label, (3, C).
-        self._counts = np.zeros((3 if multi_label else size, size), np.int64)
+        self._items = self._correct = 0
+        # Single-label: the number of items of each pair of a true and a predicted class. A matrix
+        # of all pairs would fill the memory if there are many classes.
+        self._pairs: Counter[tuple[int, int]] = Counter()
+        # Multi-label: true positives, false positives and false negatives of each label, (3, C).
+        self._counts = np.zeros((3, len(self.labels)), np.int64)
         self._calibration = Calibration()
 
     def update(self, probabilities: Tensor, targets: Tensor) -> None:
@@ -56,7 +59,7 @@ class ClassificationScores:
         probabilities, targets = probabilities.cpu(), targets.cpu()
         if self.multi_label:
             predicted, true = (probabilities >= self.threshold).numpy(), targets.bool().numpy()
-            self._right += int((predicted == true).all(1).sum())
+            self._correct += int((predicted == true).all(1).sum())
             for counts, cases in zip(
                 self._counts, (predicted & true, predicted & ~true, true & ~predicted), strict=True
             ):
@@ -64,18 +67,18 @@ class ClassificationScores:
             return
         assert bool(((targets >= 0) & (targets < size)).all()), "no such class"
         confidence, predicted = (part.numpy() for part in probabilities.double().max(1))
-        right = predicted == targets.numpy()
-        self._right += int(right.sum())
-        np.add.at(self._counts, (targets.numpy(), predicted), 1)
-        self._calibration.update(confidence, right)
+        correct = predicted == targets.numpy()
+        self._correct += int(correct.sum())
+        self._pairs.update(zip(targets.tolist(), predicted.tolist(), strict=True))
+        self._calibration.update(confidence, correct)
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all items added so far, ready for JSON.
 
         For single-label data: ``items``, ``accuracy``, ``macro_f1``, ``matthews`` (Gorodkin 2004;
         0 if it is undefined because all items have, or are predicted to have, the same class),
-        ``ece`` (expected calibration error of the predicted class), ``per_class`` and ``confusion``
-        (rows are the true classes). For multi-label data: ``items``, ``accuracy`` (the fraction of
+        ``ece`` (expected calibration error of the predicted class), ``per_class`` and the keys of
+        `confusion_scores`. For multi-label data: ``items``, ``accuracy`` (the fraction of
         items with all labels correct), ``macro_f1``, ``micro_f1`` and ``per_class``.
 
         ``per_class`` has ``label``, ``precision``, ``recall``, ``f1`` and ``support`` (true items)
@@ -89,9 +92,7 @@ class ClassificationScores:
             raise UserError("no items to score: the data is empty")
         size = len(self.labels)
         cells = (
-            _counts_of_labels(self._counts)
-            if self.multi_label
-            else _counts_of_classes(self._counts)
+            _counts_of_labels(self._counts) if self.multi_label else _counts_of_classes(self._pairs)
         )
         columns = precision_recall_f1(cells, range(size), average=None)
         per_class = [
@@ -103,7 +104,7 @@ class ClassificationScores:
         scored = range(size) if self.multi_label else cells.seen()
         scores = {
             "items": self._items,
-            "accuracy": self._right / self._items,
+            "accuracy": self._correct / self._items,
             "macro_f1": float(precision_recall_f1(cells, scored, average="macro")[2]),
         }
         if self.multi_label:
@@ -114,13 +115,13 @@ class ClassificationScores:
             "matthews": _matthews_correlation(cells),
             "ece": calibration_error(self._calibration.bins()),
             "per_class": per_class,
-            "confusion": self._counts.tolist(),
+            **confusion_scores(cells, self.labels),
         }
 
 
-def _counts_of_classes(confusion: NDArray[np.int64]) -> Counts:
-    true, predicted = confusion.nonzero()
-    return Counts(true, predicted, confusion[true, predicted])
+def _counts_of_classes(pairs: Counter[tuple[int, int]]) -> Counts:
+    rows = [(*pair, number) for pair, number in sorted(pairs.items())]
+    return Counts(*np.array(rows, np.int64).T)
 
 
 def _counts_of_labels(counts: NDArray[np.int64]) -> Counts:

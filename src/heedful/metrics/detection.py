@@ -12,22 +12,22 @@ class DetectionScores:
     """Scores replaced-token detection. Its memory does not grow with the data."""
 
     def __init__(self) -> None:
-        self._tokens = self._right = self._replaced = self._flagged = self._caught = 0
+        self._tokens = self._correct = self._replaced = self._flagged = self._caught = 0
 
     def update(
-        self, tokens: Tensor, right: Tensor, replaced: Tensor, flagged: Tensor, caught: Tensor
+        self, tokens: Tensor, correct: Tensor, replaced: Tensor, flagged: Tensor, caught: Tensor
     ) -> None:
         """Add a batch of sequences.
 
         Args:
             tokens: number of tokens of each sequence. Shape (N,).
-            right: number of tokens classified correctly. Shape (N,).
+            correct: number of tokens classified correctly. Shape (N,).
             replaced: number of tokens that were replaced. Shape (N,).
             flagged: number of tokens predicted as replaced. Shape (N,).
             caught: number of replaced tokens predicted as replaced. Shape (N,).
         """
         self._tokens += int(tokens.sum())
-        self._right += int(right.sum())
+        self._correct += int(correct.sum())
         self._replaced += int(replaced.sum())
         self._flagged += int(flagged.sum())
         self._caught += int(caught.sum())
@@ -46,7 +46,7 @@ class DetectionScores:
         )
         precision, recall, f1, _ = precision_recall_f1(cells, [1], average="micro")
         return {
-            "rtd_accuracy": self._right / total,
+            "rtd_accuracy": self._correct / total,
             "always_original": (self._tokens - self._replaced) / total,
             "rtd_precision": float(precision),
             "rtd_recall": float(recall),

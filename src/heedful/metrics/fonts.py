@@ -95,7 +95,8 @@ def add_fallback_fonts(figure: "Figure", path: Path) -> None:
             text.set_fontfamily([*text.get_fontfamily(), family])
     if lacking := _missing_characters(texts):
         _logger.warning(
-            "%s: no font at hand has %s, drawn as boxes; the HTML of heedful report and of heedful "
+            "%s: no installed font has %s, so boxes are drawn; the HTML of heedful report and of "
+            "heedful "
             "explain --out FILE.html shows all characters",
             path,
             join_names(lacking),

@@ -21,19 +21,19 @@ class LanguageScores:
 
     def __init__(self, pair_metric: str | None = None) -> None:
         self._pair_metric = pair_metric
-        self._items = self._tokens = self._right = self._pairs = self._pairs_right = 0
+        self._items = self._tokens = self._correct = self._pairs = self._pairs_correct = 0
         self._loss = 0.0
 
     def update(
-        self, losses: Tensor, right: Tensor, hidden: Tensor, pair_right: Tensor | None = None
+        self, losses: Tensor, correct: Tensor, masked: Tensor, pair_correct: Tensor | None = None
     ) -> None:
         """Add a batch of sequences.
 
         Args:
             losses: summed loss of each sequence's masked tokens, in nats. Shape (N,).
-            right: number of masked tokens predicted correctly. Shape (N,).
-            hidden: number of masked tokens. Shape (N,).
-            pair_right: 1 if the prediction of how the two texts are related is correct, else 0;
+            correct: number of masked tokens predicted correctly. Shape (N,).
+            masked: number of masked tokens. Shape (N,).
+            pair_correct: 1 if the prediction of how the two texts are related is correct, else 0;
                 None for sequences of one text. Shape (N,).
 
         Raises:
@@ -41,13 +41,13 @@ class LanguageScores:
         """
         if not losses.isfinite().all():
             raise UserError("a loss is not a number; the model is damaged")
-        self._items += len(hidden)
-        self._tokens += int(hidden.sum())
-        self._right += int(right.sum())
+        self._items += len(masked)
+        self._tokens += int(masked.sum())
+        self._correct += int(correct.sum())
         self._loss += float(losses.double().sum())
-        if pair_right is not None:
-            self._pairs += len(pair_right)
-            self._pairs_right += int(pair_right.sum())
+        if pair_correct is not None:
+            self._pairs += len(pair_correct)
+            self._pairs_correct += int(pair_correct.sum())
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all sequences added, ready for JSON.
@@ -64,11 +64,11 @@ class LanguageScores:
         scores = {
             "items": self._items,
             "masked_tokens": self._tokens,
-            "masked_accuracy": self._right / self._tokens,
+            "masked_accuracy": self._correct / self._tokens,
             "perplexity": math.exp(min(loss, 700.0)),  # avoids float overflow
         }
         if self._pair_metric is not None and self._pairs:
-            scores[self._pair_metric] = self._pairs_right / self._pairs
+            scores[self._pair_metric] = self._pairs_correct / self._pairs
         return scores
 
 
@@ -79,12 +79,12 @@ class NextTokenScores:
         self._scores = LanguageScores()
         self._counts = np.zeros(0, np.int64)  # how often each token was the target
 
-    def update(self, loss: float, right: int, tokens: NDArray[np.int32]) -> None:
+    def update(self, loss: float, correct: int, tokens: NDArray[np.int32]) -> None:
         """Add a sequence.
 
         Args:
             loss: summed loss of its tokens, in nats.
-            right: number of tokens predicted correctly.
+            correct: number of tokens predicted correctly.
             tokens: ids of the target tokens. Shape (T,).
 
         Raises:
@@ -92,7 +92,7 @@ class NextTokenScores:
         """
         import torch
 
-        self._scores.update(*(torch.tensor([value]) for value in (loss, right, len(tokens))))
+        self._scores.update(*(torch.tensor([value]) for value in (loss, correct, len(tokens))))
         counts = np.bincount(tokens, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         self._counts = counts

@@ -76,10 +76,12 @@ def classes(size: int) -> Measure:
     """
 
     def measure(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
-        cells = (columns[:, 0] * size + columns[:, 1]).astype(np.int64)  # (N,)
-        matrix = _sum_by_bin(cells, weights, size * size).reshape(-1, size, size)  # (R, C, C)
-        hits = matrix.diagonal(axis1=1, axis2=2)  # (R, C)
-        true, predicted, items = matrix.sum(2), matrix.sum(1), matrix.sum((1, 2))
+        # A matrix of all pairs of classes would fill the memory if there are many classes.
+        pairs = columns[:, :2].astype(np.int64).T
+        right = weights * (pairs[0] == pairs[1])  # (R, N)
+        true, predicted = (_sum_by_bin(side, weights, size) for side in pairs)  # (R, C)
+        hits = _sum_by_bin(pairs[0], right, size)  # (R, C)
+        items = weights.sum(1)
         num_seen = (true + predicted > 0).sum(1).astype(np.float64)
         # Matthews correlation for several classes (Gorodkin 2004).
         variances = [items**2 - (side**2).sum(1) for side in (true, predicted)]
@@ -95,8 +97,8 @@ def classes(size: int) -> Measure:
 
 
 def _calibration_error(columns: Statistics, weights: Statistics) -> Statistics:
-    right, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
-    gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - right), CALIBRATION_BINS)
+    correct, confidence = columns[:, 0] == columns[:, 1], columns[:, 2]
+    gaps = _sum_by_bin(bins_of(confidence), weights * (confidence - correct), CALIBRATION_BINS)
     return ratio(np.abs(gaps).sum(1), weights.sum(1))
 
 
@@ -133,11 +135,11 @@ def label_sets(size: int) -> Measure:
 
 def entities(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score entity recognition. Statistics: number of correct, predicted and true entities."""
-    right, predicted, true = (weights @ columns).T
+    correct, predicted, true = (weights @ columns).T
     return {
-        "precision": ratio(right, predicted),
-        "recall": ratio(right, true),
-        "f1": f1(right, predicted, true),
+        "precision": ratio(correct, predicted),
+        "recall": ratio(correct, true),
+        "f1": f1(correct, predicted, true),
     }
 
 
@@ -183,19 +185,19 @@ def neighbours(columns: Statistics, weights: Statistics) -> dict[str, Statistics
 
 def masked_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score masked-token prediction. Statistics: loss, correct tokens, masked tokens."""
-    loss, right, masked = (weights @ columns).T
+    loss, correct, masked = (weights @ columns).T
     return {
-        "masked_accuracy": ratio(right, masked),
+        "masked_accuracy": ratio(correct, masked),
         "perplexity": np.exp(np.minimum(ratio(loss, masked), 700.0)),
     }
 
 
 def next_tokens(columns: Statistics, weights: Statistics) -> dict[str, Statistics]:
     """Score next-token prediction. Statistics: loss, correct tokens, target tokens."""
-    loss, right, tokens = (weights @ columns).T
+    loss, correct, tokens = (weights @ columns).T
     mean = ratio(loss, tokens)
     return {
-        "next_accuracy": ratio(right, tokens),
+        "next_accuracy": ratio(correct, tokens),
         "log_likelihood": -mean,
         "perplexity": np.exp(np.minimum(mean, 700.0)),
     }
@@ -207,9 +209,9 @@ def detections(columns: Statistics, weights: Statistics) -> dict[str, Statistics
     Statistics: number of tokens, of correctly classified tokens, of replaced tokens, of tokens
     predicted as replaced, and of replaced tokens predicted as replaced.
     """
-    tokens, right, replaced, flagged, caught = (weights @ columns).T
+    tokens, correct, replaced, flagged, caught = (weights @ columns).T
     return {
-        "rtd_accuracy": ratio(right, tokens),
+        "rtd_accuracy": ratio(correct, tokens),
         "always_original": ratio(tokens - replaced, tokens),
         "rtd_precision": ratio(caught, flagged),
         "rtd_recall": ratio(caught, replaced),

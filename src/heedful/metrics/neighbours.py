@@ -27,7 +27,9 @@ class Ranked(NamedTuple):
     """Rank of the correct candidate, from 1."""
 
 
-def rank_candidates(queries: Tensor, candidates: Tensor, right: Sequence[int]) -> Iterator[Ranked]:
+def rank_candidates(
+    queries: Tensor, candidates: Tensor, targets: Sequence[int]
+) -> Iterator[Ranked]:
     """Rank the candidates for each query by cosine similarity.
 
     Ties go to the earlier candidate: a model that gives all texts the same vector ranks the first
@@ -36,7 +38,7 @@ def rank_candidates(queries: Tensor, candidates: Tensor, right: Sequence[int]) -
     Args:
         queries: unit vectors. Shape (N, D).
         candidates: unit vectors. Shape (M, D).
-        right: the index of each query's correct candidate.
+        targets: the index of each query's correct candidate.
 
     Yields:
         The ranking for each query.
@@ -44,7 +46,7 @@ def rank_candidates(queries: Tensor, candidates: Tensor, right: Sequence[int]) -
     Raises:
         UserError: a cosine similarity is not finite.
     """
-    indices, partner = torch.arange(len(candidates)), torch.tensor(right)[:, None]  # (N, 1)
+    indices, partner = torch.arange(len(candidates)), torch.tensor(targets)[:, None]  # (N, 1)
     candidates_double = candidates.double()
     for start in range(0, len(queries), _QUERY_BATCH_SIZE):
         rows = slice(start, start + _QUERY_BATCH_SIZE)

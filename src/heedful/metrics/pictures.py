@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.errors import UserError, shorten
+from heedful.errors import UserError, count_of, shorten
 from heedful.extras import missing
+from heedful.metrics.by_label import LARGEST_CONFUSION, has_confusion
 from heedful.metrics.fonts import save_figure
 
 if TYPE_CHECKING:
@@ -15,21 +16,26 @@ SUFFIXES = (".png", ".svg")
 _CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
 
 
-def check_confusion_picture(path: Path, *, one_label: bool) -> None:
+def check_confusion_picture(path: Path, *, num_labels: int | None) -> None:
     """Check that the confusion matrix can be plotted.
 
     Args:
         path: the image file to write.
-        one_label: whether each text has exactly one label.
+        num_labels: number of labels; None if a text does not have exactly one label.
 
     Raises:
         UserError: the suffix is neither ``.png`` nor ``.svg``, a text may have several labels or
-            none, or matplotlib is not installed.
+            none, there are too many labels, or matplotlib is not installed.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(f"picture {str(path)!r}: the name must end in {' or '.join(SUFFIXES)}")
-    if not one_label:
+    if num_labels is None:
         raise UserError("only a run that gives each text one label has a confusion matrix to draw")
+    if num_labels > LARGEST_CONFUSION:
+        raise UserError(
+            f"the confusion matrix of {num_labels:,} labels is too large to draw; the most is "
+            f"{LARGEST_CONFUSION}"
+        )
     try:
         import matplotlib as mpl  # noqa: F401
     except ImportError:
@@ -52,7 +58,8 @@ def save_confusion_picture(scores: Mapping[str, Any], path: Path) -> None:
     Raises:
         UserError: see `check_confusion_picture`; or the folder does not exist.
     """
-    check_confusion_picture(path, one_label="confusion" in scores)
+    num_labels = len(scores["per_class"]) if has_confusion(scores) else None
+    check_confusion_picture(path, num_labels=num_labels)
     from matplotlib.figure import Figure
 
     size = len(scores["confusion"])
@@ -139,7 +146,7 @@ def _label_axes(axes: "Axes", scores: Mapping[str, Any], *, room: int) -> None:
     axes.set_ylabel("true label (items)", labelpad=8)
     axes.set_title(
         f"Confusion matrix, in % of each true label\n"
-        f"{scores['items']:,} items, accuracy {scores['accuracy']:.1%}",
+        f"{count_of(scores['items'], 'item')}, accuracy {scores['accuracy']:.1%}",
         loc="left",
         fontsize=11,
     )

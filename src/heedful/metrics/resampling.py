@@ -62,7 +62,8 @@ def intervals(
         resamples: number of bootstrap resamples.
     """
     scores = point_estimates(measure, columns)
-    drawn = _bootstrap([measure], [columns], seed=seed, resamples=resamples)[0]  # (scores, R)
+    # Shape (scores, R).
+    drawn = _bootstrap([measure], [columns], [*scores], seed=seed, resamples=resamples)[0]
     return {
         name: Interval(score=score, low=low, high=high)
         for (name, score), (low, high) in zip(
@@ -80,6 +81,9 @@ def differences(
 ) -> dict[str, Difference]:
     """Compare two runs on the same items by a paired bootstrap (Koehn 2004).
 
+    Only scores of both runs are compared. A run may lack one, such as the likelihood of texts that
+    its vocabulary cannot write.
+
     The p value is two-sided: the fraction of resamples whose difference is at least as far from the
     observed difference as the observed difference is from 0.
 
@@ -90,17 +94,20 @@ def differences(
         resamples: number of bootstrap resamples.
     """
     first, second = (point_estimates(*one) for one in zip(measures, columns, strict=True))
-    drawn = _bootstrap(measures, columns, seed=seed, resamples=resamples)
+    names = [name for name in first if name in second]
+    if not names:
+        return {}
+    drawn = _bootstrap(measures, columns, names, seed=seed, resamples=resamples)
     differences_drawn = drawn[1] - drawn[0]  # (scores, R)
     result = {}
-    for (name, score), row, (low, high) in zip(
-        first.items(), differences_drawn, _confidence_limits(differences_drawn), strict=True
+    for name, row, (low, high) in zip(
+        names, differences_drawn, _confidence_limits(differences_drawn), strict=True
     ):
-        observed = second[name] - score
+        observed = second[name] - first[name]
         # The tolerance keeps rounding errors from deciding when all differences are equal.
         is_as_extreme = np.abs(row - observed) >= abs(observed) - 1e-12
         result[name] = Difference(
-            first=score,
+            first=first[name],
             second=second[name],
             low=low,
             high=high,
@@ -128,24 +135,30 @@ def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> float:
 
 
 def _bootstrap(
-    measures: Sequence[Measure], columns: Sequence[Statistics], *, seed: int, resamples: int
+    measures: Sequence[Measure],
+    columns: Sequence[Statistics],
+    names: Sequence[str],
+    *,
+    seed: int,
+    resamples: int,
 ) -> list[Statistics]:
-    """Return each run's scores of bootstrap resamples, which all runs share. Shapes (scores, R)."""
+    """Return each run's named scores of bootstrap resamples, which all runs share.
+
+    Shapes: (scores, R) each.
+    """
     from scipy.stats import bootstrap
 
     items = len(columns[0])
     assert items >= 2, "resampling needs at least 2 items"
-    num_scores = len(point_estimates(measures[0], columns[0]))
 
     def scores(drawn: NDArray[np.int64], axis: int) -> Statistics:
         weights = np.stack([np.bincount(row, minlength=items) for row in np.atleast_2d(drawn)])
         counts = weights.astype(np.float64)  # (R, N)
-        rows = [
-            row
+        of_runs = [
+            measure(statistics, counts)
             for measure, statistics in zip(measures, columns, strict=True)
-            for row in measure(statistics, counts).values()
         ]
-        stacked = np.stack(rows)  # (runs * scores, R)
+        stacked = np.stack([of_run[name] for of_run in of_runs for name in names])
         return stacked if drawn.ndim > 1 else stacked[:, 0]
 
     drawn = bootstrap(
@@ -158,7 +171,7 @@ def _bootstrap(
         method="percentile",
         rng=np.random.default_rng(seed),
     ).bootstrap_distribution
-    return [drawn[start : start + num_scores] for start in range(0, len(drawn), num_scores)]
+    return [drawn[start : start + len(names)] for start in range(0, len(drawn), len(names))]
 
 
 def _confidence_limits(drawn: Statistics) -> list[tuple[float, float]]:

@@ -7,41 +7,47 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from heedful.errors import shorten
+from heedful.errors import count_of, shorten
+from heedful.metrics.by_label import BY_LABEL, Mistake, mistakes_of, shown_labels
 
 LARGEST_MATRIX = 10
 """Most labels for a matrix to fit a terminal; above it, the most frequent mistakes are listed."""
 MOST_MISTAKES = 15
 MOST_CHANGED = 5
 _MAX_NAME_LENGTH = 28
-_BY_LABEL = ("per_class", "confusion")
 
 
 def summary(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the overall scores, without the per-label scores and the confusion matrix."""
-    return {key: score for key, score in scores.items() if key not in _BY_LABEL}
+    return {key: score for key, score in scores.items() if key not in BY_LABEL}
 
 
-def scores_table(scores: Mapping[str, Any]) -> Group:
+def scores_table(scores: Mapping[str, Any], kept: str = "") -> Group:
     """Return the overall scores, below a table of each class's precision, recall, F1 and support.
+
+    Of many classes, the table has those with the lowest F1.
 
     Args:
         scores: result of ``compute`` of one of this package's classes. Without ``per_class`` there
             is no table.
+        kept: says where the scores of all classes are, after a table that leaves some out.
     """
     overall = [f"{key} {score:.4f}" for key, score in scores.items() if isinstance(score, float)]
-    items = "1 item" if scores["items"] == 1 else f"{scores['items']:,} items"
-    line = Text(f"{items}: {', '.join(overall)}")
+    line = Text(f"{count_of(scores['items'], 'item')}: {', '.join(overall)}")
     if "per_class" not in scores:
         return Group(line)
     table = Table(box=None, pad_edge=False)
     table.add_column("label")
     for heading in ("precision", "recall", "f1", "support"):
         table.add_column(heading, justify="right")
-    for row in scores["per_class"]:
+    rows, num_hidden = shown_labels(scores)
+    for row in rows:
         ratios = (f"{row[key]:.3f}" for key in ("precision", "recall", "f1"))
         table.add_row(_label_text(row["label"]), *ratios, f"{row['support']:,}")
-    return Group(table, line)
+    if not num_hidden:
+        return Group(table, line)
+    hidden = f"and {count_of(num_hidden, 'label')} with an equal or higher F1"
+    return Group(table, Text(f"{hidden}{kept and f'; {kept}'}"), line)
 
 
 def precision_table(scores: Mapping[str, Any]) -> Group:
@@ -100,7 +106,7 @@ def confusion_table(scores: Mapping[str, Any]) -> Group:
     """
     names = [row["label"] for row in scores["per_class"]]
     if len(names) > LARGEST_MATRIX:
-        return _mistakes_table(names, scores["confusion"])
+        return _mistakes_table(mistakes_of(scores))
     table = Table(box=None, pad_edge=False)
     # Columns are headed by numbers: long names fit only at the start of a row.
     table.add_column("true \\ predicted as")
@@ -115,29 +121,19 @@ def confusion_table(scores: Mapping[str, Any]) -> Group:
     return Group(table)
 
 
-def _mistakes_table(names: list[str], confusion: list[list[int]]) -> Group:
-    mistakes = sorted(
-        (
-            (count, true, predicted)
-            for true, row in enumerate(confusion)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ),
-        key=lambda mistake: (-mistake[0], mistake[1:]),
-    )
+def _mistakes_table(mistakes: list[Mistake]) -> Group:
     table = Table(box=None, pad_edge=False)
     table.add_column("true")
     table.add_column("predicted as")
     table.add_column("items", justify="right")
     table.add_column("of the true", justify="right")
-    for count, true, predicted in mistakes[:MOST_MISTAKES]:
-        share = count / sum(confusion[true])
-        table.add_row(
-            _label_text(names[true]), _label_text(names[predicted]), f"{count:,}", f"{share:.1%}"
-        )
+    for one in mistakes[:MOST_MISTAKES]:
+        names = (_label_text(one.true), _label_text(one.predicted))
+        table.add_row(*names, f"{one.items:,}", f"{one.share:.1%}")
     num_hidden = len(mistakes) - MOST_MISTAKES
     return Group(
-        table, *([Text(f"and {num_hidden:,} rarer kinds of mistake")] if num_hidden > 0 else [])
+        table,
+        *([Text(f"and {count_of(num_hidden, 'rarer kind')} of mistake")] if num_hidden > 0 else []),
     )
 
 

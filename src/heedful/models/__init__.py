@@ -39,7 +39,7 @@ class Family:
     """Name of the configuration class, in ``config.py``."""
     models: dict[Head, str]
     """Name of the model class for each head, in ``model.py``."""
-    reads: Literal["texts", "pictures"] = "texts"
+    reads: Literal["texts", "images"] = "texts"
     """Input of the models."""
 
     def config_class(self) -> Any:
@@ -229,7 +229,7 @@ FAMILIES: dict[str, Family] = {
             "sequence": "ViTForImageClassification",
             "pixels": "ViTForMaskedImageModeling",
         },
-        reads="pictures",
+        reads="images",
     ),
     "xlm-roberta": Family(
         package="xlm_roberta",

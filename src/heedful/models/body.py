@@ -74,11 +74,11 @@ class Body(Model):
         blocks = len(self.encoder.blocks)
         return blocks if blocks == len(self.encoder.distinct) else 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks; see ``Model.keep_blocks``."""
-        kept = renumber_pruned(self.config.pruned_heads, numbers)
-        self.encoder.keep(numbers)
-        self.config = replace(self.config, **{self.config.DEPTH: len(numbers)}, pruned_heads=kept)
+        kept = renumber_pruned(self.config.pruned_heads, indices)
+        self.encoder.keep(indices)
+        self.config = replace(self.config, **{self.config.DEPTH: len(indices)}, pruned_heads=kept)
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Remove self-attention heads; see ``pruning.prune_heads``."""

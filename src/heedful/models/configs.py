@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from heedful.errors import UserError, check_known, did_you_mean, join_names, unknown_name
 from heedful.files import read_json
 from heedful.models.encoder_config import BlocksConfig
-from heedful.models.stored_config import StoredConfig
+from heedful.models.stored_config import CALL_DEFAULTS, StoredConfig
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -284,15 +284,15 @@ def check_pruned_heads(config: object, name: str, blocks: int, heads: int) -> No
 
 
 def renumber_pruned(
-    pruned: Mapping[int, list[int]], numbers: Collection[int]
+    pruned: Mapping[int, list[int]], indices: Collection[int]
 ) -> dict[int, list[int]]:
     """Return the pruned heads of the kept blocks, under the blocks' new indices.
 
     Args:
         pruned: pruned heads of all blocks, by old block index.
-        numbers: old indices of the kept blocks, in their new order.
+        indices: old indices of the kept blocks, in their new order.
     """
-    return {new: pruned[old] for new, old in enumerate(numbers) if old in pruned}
+    return {new: pruned[old] for new, old in enumerate(indices) if old in pruned}
 
 
 def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> list[int]:
@@ -337,6 +337,12 @@ class ReferenceConfig(StoredConfig):
     """Name of each output, for 0 to ``num_labels`` - 1; empty means LABEL_0, LABEL_1, ..."""
     problem_type: str | None = None
     """One of ``PROBLEM_TYPES``; None decides by ``num_labels`` and the dtype of the labels."""
+    output_attentions: bool = False
+    """Default of the argument in calls of a model; a file does not keep it."""
+    output_hidden_states: bool = False
+    """Default of the argument in calls of a model; a file does not keep it."""
+    return_dict: bool = True
+    """Default of the argument in calls of a model; a file does not keep it."""
 
     @classmethod
     def positions_for(cls, tokens: int, pad_token_id: int) -> int:
@@ -414,11 +420,13 @@ class ReferenceConfig(StoredConfig):
         }
         fixed = {"model_type": cls.MODEL_TYPE, **cls.FIXED}
         ignored = {*IGNORED, *cls.UNUSED, "label2id"}
-        return from_keys(cls, {**values, **parsed}, where, fixed=fixed, ignored=ignored)
+        kept = {key: value for key, value in values.items() if key not in CALL_DEFAULTS}
+        return from_keys(cls, {**kept, **parsed}, where, fixed=fixed, ignored=ignored)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a ``config.json`` that heedful and the reference can read."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        names = [field.name for field in fields(self) if field.name not in CALL_DEFAULTS]
+        values = {name: getattr(self, name) for name in names}
         del values["num_labels"]  # the reference derives it from id2label
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
         values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
@@ -435,5 +443,6 @@ class ReferenceConfig(StoredConfig):
             UserError: a value has the wrong type or is out of range.
         """
         check_numbers(self, ("chunk_size_feed_forward",), int)
+        check_booleans(self, CALL_DEFAULTS)
         check_pruned_heads(self, "pruned_heads", blocks, heads)
         complete_labels(self)

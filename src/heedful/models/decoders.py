@@ -32,7 +32,7 @@ class CompiledSteps(Protocol):
         """Whether its results still match the decoder, which may have changed since."""
 
     def start(self, prompts: Tensor, lengths: Tensor) -> Any:
-        """Read all of each prompt but its last token.
+        """Process each prompt without its last token, which the first step receives.
 
         Args:
             prompts: token ids. Shape (B, S).

@@ -171,19 +171,34 @@ def span_output(
     end_positions: Tensor | None,
 ) -> QuestionAnsweringOutput:
     """Return the output of ``find_span`` for logits of shape (B, S, 2)."""
-    if (start_positions is None) != (end_positions is None):
-        raise UserError("give both start_positions and end_positions, or neither")
     start, end = logits.unbind(-1)  # each (B, S)
-    loss = None
-    if start_positions is not None and end_positions is not None:
-        loss = (self.head.loss(start, start_positions) + self.head.loss(end, end_positions)) / 2
+    span = answer_span(start_positions, end_positions)
     return QuestionAnsweringOutput(
-        loss=loss,
+        loss=None if span is None else span_loss(self, start, end, span),
         start_logits=start,
         end_logits=end,
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
     )
+
+
+def answer_span(start: Tensor | None, end: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Return the start and end positions of the answers; None if neither is given.
+
+    Raises:
+        UserError: only one of them is given.
+    """
+    if (start is None) != (end is None):
+        raise UserError("give both start_positions and end_positions, or neither")
+    return None if start is None or end is None else (start, end)
+
+
+def span_loss(
+    self: ModelWithHead, start: Tensor, end: Tensor, span: tuple[Tensor, Tensor]
+) -> Tensor:
+    """Return the mean of the start and end losses, for logits of shape (B, S) each."""
+    loss: Tensor = (self.head.loss(start, span[0]) + self.head.loss(end, span[1])) / 2
+    return loss
 
 
 def masked_lm(
@@ -283,18 +298,18 @@ def generate(
     attention_mask: Tensor | None = None,
     *,
     search: Search,
-    numbers: Sequence[int] | None = None,
+    item_seeds: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt; see ``generation.generate``.
 
     ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
     token and 0 for the padding after the last token. ``generation.generate`` documents ``search``
-    (its ``options``) and ``numbers``.
+    (its ``options``) and ``item_seeds``.
     """
-    texts = generation.generate(self, input_ids, attention_mask, search, numbers=numbers)
+    texts = generation.generate(self, input_ids, attention_mask, search, item_seeds=item_seeds)
     writer = cast(generation.TextGenerator, self)
     return generation.regenerate_close_calls(
-        texts, writer, input_ids, attention_mask, search, numbers
+        texts, writer, input_ids, attention_mask, search, item_seeds
     )
 
 

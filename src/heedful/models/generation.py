@@ -65,7 +65,7 @@ def generate(
     prompt_mask: Tensor | None,
     options: Search,
     encoded: EncoderOutput | None = None,
-    numbers: Sequence[int] | None = None,
+    item_seeds: Sequence[int] | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
@@ -79,8 +79,7 @@ def generate(
         prompt_mask: 1 for a token, 0 for the padding after the last token. Shape (B, S).
         options: search options.
         encoded: encoder output that the decoder attends to; shapes (B, E, D) and (B, E).
-        numbers: integers that select each item's random draws, beside the seed. None takes the
-            item's index in the batch.
+        item_seeds: see ``search``.
 
     Returns:
         The hypotheses of each item; see ``decoding.search``.
@@ -106,11 +105,11 @@ def generate(
             cache=output.past_key_values, encoded=state.encoded
         )
 
-    streams = range(len(prompts)) if numbers is None else numbers
+    item_seeds = range(len(prompts)) if item_seeds is None else item_seeds
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     if steps is not None and encoded is None and steps.is_current:
-        return search(steps.step, steps.start(prompts, lengths), last, options, streams)
+        return search(steps.step, steps.start(prompts, lengths), last, options, item_seeds)
     if stays_on_device(prompts.device, options) and supports_device_search(decoder):
         fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
@@ -122,8 +121,8 @@ def generate(
             output = _call(decoder, prompts[rows, : length - 1], state)
             state = DecodingState(cache=output.past_key_values, encoded=state.encoded)
         items = rows.tolist()
-        item_streams = [streams[item] for item in items]
-        texts = search(step, state, prompts[rows, length - 1], options, item_streams)
+        seeds = [item_seeds[item] for item in items]
+        texts = search(step, state, prompts[rows, length - 1], options, seeds)
         hypotheses |= dict(zip(items, texts, strict=True))
     return [hypotheses[item] for item in range(len(prompts))]
 
@@ -134,7 +133,7 @@ def regenerate_close_calls(
     input_ids: Tensor,
     attention_mask: Tensor | None,
     options: Search,
-    numbers: Sequence[int] | None,
+    item_seeds: Sequence[int] | None,
     prefixes: Sequence[Sequence[int]] | None = None,
     token_type_ids: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
@@ -150,7 +149,7 @@ def regenerate_close_calls(
         input_ids: input of the model. Shape (B, E).
         attention_mask: shape (B, E).
         options: search options.
-        numbers: see the model's method.
+        item_seeds: see the model's method.
         prefixes: see the model's method, if it takes prefixes.
         token_type_ids: see the model's method. Shape (B, E).
     """
@@ -170,7 +169,7 @@ def regenerate_close_calls(
         return model.generate(
             input_ids[item, tokens][None],
             search=options,
-            numbers=[item if numbers is None else numbers[item]],
+            item_seeds=[item if item_seeds is None else item_seeds[item]],
             **more,
         )[0]
 

@@ -47,7 +47,7 @@ def check_tokens(
         tokens, shape = vectors, f"(batch, length, {config.embedding_width})"
         fits = vectors.ndim == 3 and vectors.shape[2] == config.embedding_width
     else:
-        raise UserError("give either input_ids or inputs_embeds, one and not both")
+        raise UserError("give either input_ids or inputs_embeds, not both")
     if not fits:
         name = "input_ids" if vectors is None else "inputs_embeds"
         raise UserError(f"{name} has shape {tuple(tokens.shape)}; it must be {shape}")

@@ -103,6 +103,8 @@ def labelled_positions(
         UserError: the labels are invalid, or ``positions`` is given, too.
     """
     if positions is not None:
-        raise UserError("give labels or positions, not both: labels are scored where they stand")
+        raise UserError(
+            "give labels or positions, not both: each label is scored at its own position"
+        )
     check_classes(labels, shape, vocab_size)
     return nonzero_indices(get_host_copy(labels) != losses.IGNORED, labels.device)

@@ -4,7 +4,8 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -12,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from heedful import sources
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known, unknown_name
 from heedful.files import read_json
 from heedful.models import FAMILIES, PUBLIC, Family, Head
 from heedful.models.pretrained import CONFIG
@@ -20,8 +21,10 @@ from heedful.models.weights import read_weights
 
 if TYPE_CHECKING:
     from heedful.models.model import Model
+    from heedful.models.stored_config import StoredConfig
 
     AnyModel = TypeVar("AnyModel", bound=Model)
+    AnyConfig = TypeVar("AnyConfig", bound=StoredConfig)
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +110,10 @@ def read_model(
     allow_pickle: bool,
     memory_map: bool = False,
     require_all_weights: bool = False,
+    config: Any = None,
+    add_pooling_layer: bool | None = None,
+    ignore_mismatched_sizes: bool = False,
+    dtype: torch.dtype | str | None = None,
 ) -> "AnyModel":
     """Load a model of a known class; see ``Model.from_pretrained``.
 
@@ -119,10 +126,17 @@ def read_model(
         allow_pickle: see ``Model.from_pretrained``.
         memory_map: see ``load_model``.
         require_all_weights: see ``load_model``.
+        config: see ``Model.from_pretrained``.
+        add_pooling_layer: see ``Model.from_pretrained``.
+        ignore_mismatched_sizes: see ``Model.from_pretrained``.
+        dtype: see ``Model.from_pretrained``.
     """
     folder = sources.resolve(name, revision, allow_pickle=allow_pickle)
     model_type, family = family_of(folder, cls)
-    config = family.config_class().read(folder / CONFIG)
+    if config is None:
+        config = family.config_class().read(folder / CONFIG)
+    elif type(config) is not family.config_class():
+        raise UserError(f"config is a {type(config).__name__}; {folder} needs a {family.config}")
     allowed = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
     options = {
         key: value
@@ -130,16 +144,24 @@ def read_model(
         # A configuration without this field may have it as a constant; that value is accepted.
         if value is not None and (key in allowed or getattr(config, key, None) != value)
     }
+    for_heads = {"fresh_head": fresh_head, "ignore_mismatched_sizes": ignore_mismatched_sizes}
     if len(family.models) > 1:
-        allowed.add("fresh_head")
-    for option in [*options, "fresh_head"] if fresh_head else options:
+        allowed.update(for_heads)
+    for option in [*options, *(name for name, on in for_heads.items() if on)]:
         if option not in allowed:
             raise UserError(f"{folder}: no {option} for model_type {model_type!r}; leave it out")
     config = cls.changed_config(config, _changes(options, config))
+    pooling = {} if add_pooling_layer is None else {"add_pooling_layer": add_pooling_layer}
+    if pooling and "add_pooling_layer" not in signature(cls.__init__).parameters:
+        raise UserError(f"{cls.__name__} has no option add_pooling_layer; leave it out")
     with torch.device("meta"), _Unfilled():  # the weights are read next: allocate and draw none
-        model = cls.from_config(config)
+        model = cls(config, **pooling) if pooling else cls.from_config(config)
+    weights = read_weights(folder, allow_pickle)
     report = model.set_file_weights(
-        read_weights(folder, allow_pickle), folder, fresh_head=fresh_head
+        weights,
+        folder,
+        fresh_head=fresh_head,
+        ignore_mismatched_sizes=ignore_mismatched_sizes,
     )
     if require_all_weights and report.fresh:
         missing = _in_any_block(report.fresh)
@@ -151,7 +173,19 @@ def read_model(
         logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
     if report.unused:
         logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
+    if dtype is not None:
+        model.to(_dtype_of(dtype, weights))
     return model.eval()
+
+
+def _dtype_of(dtype: torch.dtype | str, weights: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """Return the dtype that a user chose: itself, its name, or ``"auto"`` for that of the file."""
+    if dtype == "auto":
+        return next(one.dtype for one in weights.values() if one.is_floating_point())
+    named = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(named, torch.dtype) or not named.is_floating_point:
+        raise UserError(f"dtype is {dtype!r}; expected 'auto', torch.float32, torch.bfloat16, ...")
+    return named
 
 
 class _Unfilled(TorchFunctionMode):
@@ -169,6 +203,29 @@ class _Unfilled(TorchFunctionMode):
         if getattr(func, "__name__", "") in ("normal_", "uniform_"):
             return args[0] if args else kwargs["tensor"]
         return func(*args, **kwargs)
+
+
+def changed(config: "AnyConfig", options: Mapping[str, Any]) -> "AnyConfig":
+    """Return a copy of a configuration with the options of a user.
+
+    Args:
+        config: the configuration.
+        options: new values of fields, ``label2id``, and ``dropout`` for all dropouts.
+
+    Raises:
+        UserError: there is no such option, or its value is not supported.
+    """
+    allowed = {field.name for field in fields(config)}
+    if hasattr(config, "label2id"):
+        allowed |= {"dropout", "label2id"}
+    for option in options:
+        check_known("option", option, allowed)
+    options = dict(options)
+    if (label2id := options.pop("label2id", None)) is not None:
+        inverse = {number: label for label, number in label2id.items()}
+        if options.setdefault("id2label", inverse) != inverse:
+            raise UserError(f"id2label and label2id differ: {options['id2label']} and {label2id}")
+    return replace(config, **_changes(options, config))
 
 
 def _changes(options: Mapping[str, Any], config: Any) -> dict[str, Any]:
@@ -198,7 +255,7 @@ def family_of(folder: Path, cls: "type[Model] | None" = None) -> tuple[str, Fami
     """Return the ``model_type`` of a folder's configuration, and its family.
 
     Args:
-        folder: has the configuration.
+        folder: the folder with the configuration.
         cls: a model class that the family must have, or a subclass of one.
 
     Raises:

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import UserError
+from heedful.errors import UserError, check_known
 from heedful.models import loading, pretrained
 from heedful.models.configs import read_labels
 from heedful.models.pretrained import LoadReport
+from heedful.models.stored_config import CALL_DEFAULTS
 from heedful.models.weights import renamed
 
 
@@ -50,7 +51,7 @@ class Model(nn.Module, ABC):
     """Maps module names to their names in a weight file, where the two differ."""
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        """Reject a folder name passed as the configuration; `__init__` checks everything else.
+        """Reject a folder name passed as the configuration, and take its defaults of calls.
 
         Raises:
             UserError: the first argument is a path. The message names the call to use instead.
@@ -60,15 +61,19 @@ class Model(nn.Module, ABC):
                 f"{cls.__name__}(...) makes a new model of a configuration; to read one from a "
                 f"folder, call {cls.__name__}.from_pretrained({os.fspath(args[0])!r})"
             )
-        return super().__new__(cls)
+        model = super().__new__(cls)
+        config = named.get("config", args[0] if args else None)
+        for name in CALL_DEFAULTS:
+            vars(model)[name] = getattr(config, name, getattr(cls, name))
+        return model
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call ``forward``, which documents and checks all arguments except ``return_dict``.
 
         Args:
-            inputs: passed on.
-            options: passed on, but for ``return_dict``: whether to return an output with named
-                values, or a tuple of those that are not None. The attribute is the default.
+            inputs: arguments of ``forward``.
+            options: arguments of ``forward``, and ``return_dict``: whether to return an output with
+                named values, or a tuple of those that are not None. The default is the attribute.
         """
         return_dict = options.pop("return_dict", None)
         for name in ("output_attentions", "output_hidden_states"):
@@ -93,6 +98,11 @@ class Model(nn.Module, ABC):
         """Set ``gradient_checkpointing``."""
         self.gradient_checkpointing = True
 
+    @property
+    def is_gradient_checkpointing(self) -> bool:
+        """The attribute ``gradient_checkpointing``, by its name in the reference."""
+        return self.gradient_checkpointing
+
     def gradient_checkpointing_disable(self) -> None:
         """Unset ``gradient_checkpointing``."""
         self.gradient_checkpointing = False
@@ -107,7 +117,8 @@ class Model(nn.Module, ABC):
         """Return the model to score when an exported program computes the predictions.
 
         Args:
-            exported: has the call signature of the part that computes the predictions.
+            exported: the program, with the call signature of the part that computes the
+                predictions.
         """
         return exported
 
@@ -219,6 +230,9 @@ class Model(nn.Module, ABC):
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
+    def tie_weights(self) -> None:
+        """Do nothing: weights that are tied are one tensor from the start."""
+
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
         """Change the vocabulary size and return the new word embeddings.
 
@@ -236,7 +250,7 @@ class Model(nn.Module, ABC):
         """Number of blocks `keep_blocks` can choose from, per stack; 0 if it cannot choose."""
         return 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, in the given order. Applies to both stacks if there are two.
 
         Raises:
@@ -279,14 +293,20 @@ class Model(nn.Module, ABC):
         add_cross_attention: bool | None = None,
         position_embedding_type: str | None = None,
         chunk_size_feed_forward: int | None = None,
-        output_attentions: bool = False,
-        output_hidden_states: bool = False,
-        return_dict: bool = True,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
         fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
+        config: Any = None,
+        add_pooling_layer: bool | None = None,
+        dtype: torch.dtype | str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        attn_implementation: Literal["eager", "sdpa"] | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
     ) -> Self:
-        """Load a model in evaluation mode with float32 weights.
+        """Load a model in evaluation mode, with float32 weights by default.
 
         An option that is None keeps the value of the folder's configuration. A head without
         weights in the folder starts fresh; the logger ``heedful.models.loading`` names its
@@ -314,6 +334,14 @@ class Model(nn.Module, ABC):
             return_dict: see the class; the folder does not keep it.
             fresh_head: whether to start the head fresh even if the folder has weights for it, as
                 new labels need.
+            ignore_mismatched_sizes: whether to start weights fresh that have another size in the
+                folder.
+            config: the configuration instead of the folder's.
+            add_pooling_layer: whether the model has a pooler.
+            dtype: dtype of the weights, or its name; ``"auto"`` is that of the folder.
+            torch_dtype: old name of ``dtype``.
+            attn_implementation: accepted, since the result is the same: heedful always uses the
+                fused kernel, unless a call asks for attention weights.
             revision: commit, tag or branch of a hub name.
             allow_pickle: whether to read ``pytorch_model.bin`` if there is no safetensors file.
 
@@ -321,6 +349,10 @@ class Model(nn.Module, ABC):
             UserError: the model does not exist, its configuration is not supported or lacks an
                 option, or its weights do not match its configuration.
         """
+        if attn_implementation is not None:
+            check_known("attn_implementation", attn_implementation, ("eager", "sdpa"))
+        if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
+            raise UserError(f"dtype {dtype} and torch_dtype {torch_dtype} differ; give one")
         if label2id is not None:
             labels = {"id2label": id2label, "label2id": label2id}
             id2label = read_labels(labels, f"{cls.__name__}.from_pretrained")
@@ -343,10 +375,15 @@ class Model(nn.Module, ABC):
             fresh_head=fresh_head,
             revision=revision,
             allow_pickle=allow_pickle,
+            config=config,
+            add_pooling_layer=add_pooling_layer,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            dtype=torch_dtype if dtype is None else dtype,
         )
-        model.output_attentions = output_attentions
-        model.output_hidden_states = output_hidden_states
-        model.return_dict = return_dict
+        defaults = (output_attentions, output_hidden_states, return_dict)
+        for option, value in zip(CALL_DEFAULTS, defaults, strict=True):
+            if value is not None:
+                setattr(model, option, value)
         return model
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -381,7 +418,12 @@ class Model(nn.Module, ABC):
         return dict(weights)
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight from a file, or initialise it where a fresh weight is allowed.
 
@@ -392,9 +434,16 @@ class Model(nn.Module, ABC):
             tensors: weights under their names in the file.
             folder: source of the weights, for error messages.
             fresh_head: see ``from_pretrained``.
+            ignore_mismatched_sizes: see ``from_pretrained``.
 
         Raises:
             UserError: a weight is missing or not part of the model, or its shape or dtype is
                 wrong.
         """
-        return pretrained.set_weights(self, tensors, folder, fresh_head=fresh_head)
+        return pretrained.set_weights(
+            self,
+            tensors,
+            folder,
+            fresh_head=fresh_head,
+            ignore_mismatched_sizes=ignore_mismatched_sizes,
+        )

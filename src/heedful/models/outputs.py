@@ -25,9 +25,21 @@ class Output:
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         return [name for name in names if getattr(self, name) is not None]
 
+    def values(self) -> list[Any]:
+        """Return the values that are not None, in order."""
+        return [getattr(self, name) for name in self.keys()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return the names and values of those that are not None, in order."""
+        return list(zip(self.keys(), self.values(), strict=True))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a value by name, or ``default`` if the output does not have it."""
+        return dict(self.items()).get(key, default)
+
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the values that are not None, in order."""
-        return tuple(getattr(self, name) for name in self.keys())
+        return tuple(self.values())
 
     def __getitem__(self, key: str | int | slice) -> Any:
         if not isinstance(key, str):
@@ -80,7 +92,7 @@ class ClassifierOutput(Output):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconstructionOutput(Output):
-    """Output of ``ViTForMaskedImageModeling``, for pictures of Y rows and X columns."""
+    """Output of ``ViTForMaskedImageModeling``, for images of Y rows and X columns."""
 
     loss: Tensor | None = None
     """Mean absolute error of the masked pixels, if any are masked. Shape ()."""

@@ -115,8 +115,8 @@ class GeneratorDiscriminatorPair(Model):
                 if not fresh:
                     added.set_joined(getattr(ours, name).weight.detach())
                 setattr(ours, name, added)
-        self.register_state_dict_post_hook(_keep_once)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_give_twice)  # type: ignore[no-untyped-call]
+        self.register_state_dict_post_hook(_drop_tied_weights)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_restore_tied_weights)  # type: ignore[no-untyped-call]
 
     def _embeddings(self) -> tuple[nn.Module, nn.Module]:
         """Return the embeddings of the discriminator and of the generator."""
@@ -196,7 +196,12 @@ class GeneratorDiscriminatorPair(Model):
         self.generator.save_pretrained(Path(folder) / GENERATOR, overwrite=overwrite)
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Raise an error: each model of the pair loads from its own folder.
 
@@ -301,7 +306,7 @@ def _names(module: nn.Module, prefix: str) -> dict[str, str]:
     return {f"{theirs}.{name}.weight": f"{ours}.{name}.weight" for name in module.tied}
 
 
-def _keep_once(
+def _drop_tied_weights(
     module: nn.Module, state: dict[str, Tensor], prefix: str, local_metadata: object
 ) -> None:
     """Remove the generator's tied weights from a state dict, so that it has each tensor once."""
@@ -309,10 +314,10 @@ def _keep_once(
         del state[name]
 
 
-def _give_twice(
+def _restore_tied_weights(
     module: nn.Module, state: dict[str, Tensor], prefix: str, *arguments: object
 ) -> None:
-    """Restore the weights that ``_keep_once`` removed."""
+    """Restore the weights that ``_drop_tied_weights`` removed."""
     for name, other in _names(module, prefix).items():
         if other in state:
             state[name] = state[other]

@@ -55,7 +55,7 @@ def initialise(module: nn.Module, std: float) -> None:
     """Initialise weights as the reference does (Devlin et al. 2019, without the truncation).
 
     Args:
-        module: initialises its linear layers, embeddings, vectors and layer normalisations.
+        module: the module with the linear layers, embeddings, vectors and layer normalisations.
         std: standard deviation of the weights.
     """
     for part in module.modules():
@@ -128,6 +128,7 @@ def set_weights(
     folder: Path,
     *,
     fresh_head: bool = False,
+    ignore_mismatched_sizes: bool = False,
 ) -> LoadReport:
     """Set every parameter of an encoder, with or without a head, or initialise it where allowed.
 
@@ -142,6 +143,7 @@ def set_weights(
             the body's prefix, and may use the old ``gamma`` and ``beta``.
         folder: source of the weights, for error messages.
         fresh_head: see ``Model.from_pretrained``.
+        ignore_mismatched_sizes: see ``Model.from_pretrained``.
 
     Raises:
         UserError: an encoder weight or a weight of a partly present head is missing, the file has
@@ -161,11 +163,15 @@ def set_weights(
         bias = name.removesuffix(_DECODER_BIAS) + ".bias"
         if bias in parameters and bias not in weights:
             weights[bias] = weights.pop(name)
+    mismatched: set[str] = set()
+    if ignore_mismatched_sizes:
+        mismatched = _mismatched(weights, parameters)
+        weights = {name: tensor for name, tensor in weights.items() if name not in mismatched}
     missing = [name for name in parameters if name not in weights]
     surplus = [name for name in weights if name not in parameters]
 
     needed = {*ENCODER, *(_part(name) for name in weights if name in parameters)}
-    wrong = [name for name in missing if _part(name) in needed]
+    wrong = [name for name in missing if _part(name) in needed and name not in mismatched]
     if wrong:
         raise UserError(f"{folder}: weights are missing: {join_names(wrong)}")
     wrong = [name for name in surplus if _part(name) in ENCODER]
@@ -192,8 +198,20 @@ def set_weights(
             parameters[name].copy_(weights[name])
     names = [name for name, _ in model.named_parameters()]
     model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
-    fresh = dict.fromkeys(_up_to(name, _part(name)) for name in missing)
+    fresh = dict.fromkeys(
+        name if name in mismatched else _up_to(name, _part(name)) for name in missing
+    )
     return LoadReport(fresh=[*fresh], unused=surplus)
+
+
+def _mismatched(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> set[str]:
+    """Return the weights of all modules that have a weight of another size."""
+    modules = {
+        name.rpartition(".")[0]
+        for name, parameter in parameters.items()
+        if name in weights and weights[name].shape != parameter.shape
+    }
+    return {name for name in weights if name.rpartition(".")[0] in modules}
 
 
 def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:

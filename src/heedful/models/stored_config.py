@@ -1,19 +1,75 @@
 """Read and write configurations in model folders."""
 
+import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import Field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from heedful import files
 from heedful.errors import UserError
-from heedful.models.loading import family_of
+from heedful.models.loading import changed, family_of
 from heedful.models.pretrained import CONFIG, check_no_overwrite
 from heedful.sources import resolve
 
+CALL_DEFAULTS = ("output_attentions", "output_hidden_states", "return_dict")
+"""Fields with a default of calls, which files do not keep."""
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Fields of configurations; each family has some of them."""
+
+    dropout: float
+    num_labels: int
+    id2label: Mapping[int, str]
+    label2id: Mapping[str, int]
+    problem_type: str | None
+    output_attentions: bool
+    output_hidden_states: bool
+    return_dict: bool
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    hidden_act: str
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+    classifier_dropout: float | None
+    max_position_embeddings: int
+    type_vocab_size: int
+    initializer_range: float
+    layer_norm_eps: float
+    pad_token_id: int | None
+    eos_token_id: int | None
+    position_embedding_type: str
+    is_decoder: bool
+    add_cross_attention: bool
+    use_cache: bool
+    tie_word_embeddings: bool
+    chunk_size_feed_forward: int
+    pruned_heads: Mapping[int, list[int]]
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_positions: int
+    n_layers: int
+    n_heads: int
+    dim: int
+    hidden_dim: int
+    d_model: int
+    d_inner: int
+    image_size: int
+    patch_size: int
+    num_channels: int
+
 
 class StoredConfig(ABC):
-    """A configuration stored in a ``config.json``."""
+    """A configuration stored in a ``config.json``. Each subclass is a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @classmethod
     @abstractmethod
@@ -29,23 +85,40 @@ class StoredConfig(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a ``config.json``."""
 
+    @property
+    def model_type(self) -> str:
+        """The name of the family in files."""
+        return str(self.to_dict()["model_type"])
+
+    def to_json_string(self) -> str:
+        """Return the text of a ``config.json``."""
+        return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
     @classmethod
-    def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
-        """Read the configuration of a model; ``dataclasses.replace`` changes it.
+    def from_pretrained(
+        cls,
+        name: str | os.PathLike[str],
+        *,
+        revision: str | None = None,
+        **options: Unpack[ConfigOptions],
+    ) -> Self:
+        """Read the configuration of a model; ``dataclasses.replace`` changes it, too.
 
         Args:
             name: see ``heedful.sources.resolve``.
             revision: commit, tag or branch of a hub name.
+            options: new values of fields, and ``dropout`` for all dropouts.
 
         Raises:
-            UserError: the model does not exist or is of another family; see also `read`.
+            UserError: the model does not exist or is of another family, or there is no such
+                option; see also `read`.
         """
         folder = resolve(name, revision)
         model_type, family = family_of(folder)
         if family.config_class() is not cls:
             call = f"{family.config}.from_pretrained"
             raise UserError(f"{folder}: model_type is {model_type!r}; call {call}")
-        return cls.read(folder / CONFIG)
+        return changed(cls.read(folder / CONFIG), options)
 
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write ``config.json``; other files in the folder stay.

@@ -147,7 +147,7 @@ def _block(data: bytes, handle: tuple[int, int]) -> bytes:
     """Return the content of a block after checking its checksum."""
     offset, size = handle
     if offset + size > len(data):
-        raise ValueError("a block that is not there")
+        raise ValueError("a block outside the file")
     kind, checksum = struct.unpack_from("<BI", data, offset + size)
     crc = _crc32c(data[offset : offset + size + 1])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
@@ -178,7 +178,7 @@ def _entry(message: bytes) -> _Entry:
         dict(fields_of(value)).get(1, 0) for number, value in fields_of(fields[2]) if number == 2
     ]
     if len(shape) > _MAX_DIMENSIONS or not all(_whole(*shape)):
-        raise ValueError("no shape of weights")
+        raise ValueError("an invalid shape")
     dtype, shard, offset, size = _whole(fields[1], *(fields.get(number, 0) for number in (3, 4, 5)))
     return _Entry(dtype=dtype, shape=tuple(shape), shard=shard, offset=offset, size=size)
 

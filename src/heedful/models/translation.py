@@ -38,7 +38,7 @@ def decoder_inputs(
     """
     if decoder_input_ids is None:
         if labels is None:
-            raise UserError("give decoder_input_ids or labels: what to write")
+            raise UserError("give decoder_input_ids or labels")
         decoder_input_ids = shifted(labels, config)
     if labels is None:
         return decoder_input_ids, None
@@ -123,7 +123,9 @@ def search_options(search: Search, config: TranslatorConfig) -> Search:
     """
     limit = config.max_position_embeddings
     if search.max_new_tokens > limit:
-        raise UserError(f"max_new_tokens is {search.max_new_tokens}; the model writes {limit}")
+        raise UserError(
+            f"max_new_tokens is {search.max_new_tokens}; the model generates at most {limit}"
+        )
     return replace(search, never=(*search.never, config.pad_token_id))
 
 

@@ -42,7 +42,7 @@ def read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
         raise UserError(
             f"{folder}: its weights are a pickle ({PICKLE}), which can run code when "
             f"it is loaded; get {WEIGHTS}, or convert it as the page Troubleshooting shows; in "
-            "Python from_pretrained(..., allow_pickle=True) reads it, if you trust where it is from"
+            "Python from_pretrained(..., allow_pickle=True) reads it, if you trust its source"
         )
     return _read_pickle(folder / PICKLE)
 

@@ -22,6 +22,7 @@ from heedful.models.heads import (
 )
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
+from heedful.models.stored_config import CALL_DEFAULTS
 
 
 class ModelWithHead(Model):
@@ -47,6 +48,9 @@ class ModelWithHead(Model):
         self._body_name, self._head_name = body.prefix, at
         self.file_names = {**body.file_names, **self.head_in_files}
         self.add_module(body.prefix, body)
+        # Those of the configuration are for calls of this model, which reads the body's output.
+        for name in CALL_DEFAULTS:
+            setattr(body, name, getattr(type(body), name))
         parent, _, name = at.rpartition(".")
         if parent:
             self.add_module(parent, nn.ModuleDict({name: head}))

@@ -1,7 +1,7 @@
 "use strict";
 
-// What a page says, in the language of its reader: phrase`All ${count} tokens were read.`, and sentence(english) for
-// what comes whole from the code. A document may hold its Chinese body beside the English one.
+// The texts of a page in the reader's language: phrase`All ${count} tokens were read.`, and sentence(english) for
+// sentences from the Python code. A document may have a Chinese body next to the English one.
 const { phrase, sentence } = (() => {
   const template = document.getElementById("chinese");
   const isChinese = template !== null && /^zh\b/i.test(navigator.language);
@@ -39,13 +39,13 @@ const { phrase, sentence } = (() => {
   return { phrase, sentence };
 })();
 
-// What scripts of all pages share: the data of the page, its colours, and the switch between light and dark.
+// Shared by the scripts of all pages: the page's data, its colours, and the switch between light and dark.
 const heedful = (() => {
   const root = document.documentElement;
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const listeners = [];
 
-  // The storage is refused where a page has no origin of its own, as in a notebook.
+  // A page without its own origin, as in a notebook, has no storage.
   function remembered() {
     try {
       return localStorage.getItem("heedful-theme");
@@ -58,7 +58,7 @@ const heedful = (() => {
     try {
       localStorage.setItem("heedful-theme", theme);
     } catch {
-      // It holds until the page is left.
+      // The choice lasts until the page is closed.
     }
   }
 
@@ -85,7 +85,7 @@ const heedful = (() => {
   probe.hidden = true;
   document.body.append(probe);
 
-  // The colour that a variable of the stylesheet has now, as a canvas takes it.
+  // The current value of a colour variable of the stylesheet, for a canvas.
   function colour(name) {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;

@@ -2,7 +2,9 @@
 
 There are two formats. In one, ``question`` is a text, with ``choices`` and ``answer`` as sibling
 keys. In the other, as in CommonsenseQA (Talmor et al. 2019), ``question`` is an object with
-``stem`` and ``choices`` of ``label`` and ``text``, and ``answerKey`` is a sibling key.
+``stem`` and ``choices`` of ``label`` and ``text``, and ``answerKey`` is a sibling key. Data
+libraries keep the latter as a text ``question`` beside ``choices``, an object of the two columns
+``label`` and ``text``.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heedful.errors import UserError, did_you_mean, join_names
+from heedful.errors import UserError, count_of, did_you_mean, join_names
 from heedful.reading.compressed import extension_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import as_text, get_list, get_value, read_objects, unit_of
@@ -56,9 +58,25 @@ def _read(path: Path, labelled: bool, encoding: str) -> Iterator[Choices]:
         where = f"{source_name(path)}, {unit_of(path)} {number}"
         question = get_value(item, "question", where)
         if isinstance(question, Mapping):
-            yield _with_labels(item, question, where, labelled)
+            stem = _text(get_value(question, "stem", where), f"{where}: 'stem'")
+            choices = get_list(question, "choices", where)
+            yield _with_labels(item, stem, choices, where, labelled)
+        elif isinstance(columns := item.get("choices"), Mapping):
+            text = _text(question, f"{where}: 'question'")
+            yield _with_labels(item, text, _rows_of(columns, where), where, labelled)
         else:
             yield _plain(item, question, where, labelled)
+
+
+def _rows_of(columns: Mapping[str, object], where: str) -> list[object]:
+    """Convert columns, which data libraries write for lists of objects, back to rows."""
+    labels, texts = (get_list(columns, key, f"{where}: 'choices'") for key in ("label", "text"))
+    if len(labels) != len(texts):
+        raise UserError(
+            f"{where}: 'choices' has {count_of(len(labels), 'label')}, but "
+            f"{count_of(len(texts), 'text')}"
+        )
+    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=True)]
 
 
 def _plain(item: Mapping[str, object], question: object, where: str, labelled: bool) -> Choices:
@@ -87,11 +105,11 @@ def _answer(answer: object, choices: Sequence[str], where: str) -> int:
 
 
 def _with_labels(
-    item: Mapping[str, object], question: Mapping[str, object], where: str, labelled: bool
+    item: Mapping[str, object], question: str, rows: list[object], where: str, labelled: bool
 ) -> Choices:
     labels: list[str] = []
     choices: list[str] = []
-    for index, choice in enumerate(get_list(question, "choices", where)):
+    for index, choice in enumerate(rows):
         choice_where = f"{where}, choice {index}"
         for key, texts in (("label", labels), ("text", choices)):
             text = get_value(choice, key, choice_where)
@@ -101,7 +119,7 @@ def _with_labels(
         key = _text(get_value(item, "answerKey", where), f"{where}: 'answerKey'")
         answer = _index(key, labels, "answerKey", where)
     return Choices(
-        question=_text(get_value(question, "stem", where), f"{where}: 'stem'"),
+        question=question,
         choices=_checked(choices, where),
         answer=answer,
         where=where,

@@ -217,8 +217,8 @@ def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]
         rows.append(row)
         if len(rows) > MAX_WORDS:
             raise UserError(
-                f"{source}, line {number}: more than {MAX_WORDS:,} words without a blank line; "
-                "one stands between two sentences"
+                f"{source}, line {number}: more than {MAX_WORDS:,} words without a blank line, "
+                "which must separate sentences"
             )
 
 

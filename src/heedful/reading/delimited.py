@@ -186,8 +186,8 @@ def _check_quotes(row: list[str], record: str, width: int, where: str) -> None:
         quoted = record.startswith('"', position)
         if not quoted and spaced.fullmatch(cell) and cell != cell.strip(" "):
             raise UserError(
-                f"{where}: a space stands beside the quotes of a field, so they do not quote it; "
-                "delete the space"
+                f"{where}: there is a space next to the quotes of a field, so they do not quote "
+                "it; delete the space"
             )
         position += len(cell) + 1 + (2 + cell.count('"') if quoted else 0)
 
@@ -209,7 +209,7 @@ def _first_line(
         if record is not None:
             return record  # balanced quotes; only the number of fields is wrong
         raise UserError(
-            f"{where}: quotes do not balance, or do not stand at both ends of a field; with quotes "
+            f"{where}: quotes do not balance, or are not at both ends of a field; with quotes "
             f"as plain characters the line has {_fields(row)}, expected {first.width} as in line "
             f"{first.number}"
         )
@@ -263,6 +263,20 @@ class _LineBuffer:
         self._reread_chars += self._record_chars - len(self.taken[0])
         self._record_chars = len(self.taken[0])
         return self._reread_chars <= 2 * (MAX_RECORD_CHARS + self._read_chars)
+
+
+def split_values(option: str, text: str) -> list[str]:
+    """Split an option's values at commas. As in CSV, a value in quotes may contain commas.
+
+    Raises:
+        UserError: the text is not one line.
+    """
+    # Spaces before a value belong to it, since a label may have them, but not before a quote.
+    try:
+        rows = list(csv.reader([text], skipinitialspace='"' in text))
+    except csv.Error:
+        raise UserError(f"{option} {text!r}: a line break must be in double quotes") from None
+    return rows[0] or [""]
 
 
 def without_line_end(line: str) -> str:

@@ -10,7 +10,7 @@ from heedful.reading.lines import MAX_LINE_BYTES
 Cells = Sequence[object] | Mapping[int, object]
 """The cells of a row by column index, from 0."""
 
-_MAX_SUGGESTION_NAMES = 1000
+MAX_SUGGESTION_NAMES = 1000
 """Maximum columns to compare a misspelt name with. More would take seconds."""
 
 
@@ -57,7 +57,7 @@ def find_field(column: str, where: str, names: Sequence[str] | None, width: int)
     if names is None:
         numbered = f"read without a header, columns are numbered 1 to {width}"
         raise UserError(f"{where}: no column {column!r}; {numbered}")
-    near = did_you_mean(column, names[:_MAX_SUGGESTION_NAMES])
+    near = did_you_mean(column, names[:MAX_SUGGESTION_NAMES])
     known = join_names([repr(name) for name in names])
     raise UserError(f"{where}: no column {column!r}{near}; columns: {known}")
 

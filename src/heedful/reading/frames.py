@@ -212,8 +212,8 @@ def _parquet(table: Any, argument: str, read: Collection[str]) -> bytes:
     unnamed = [name for name in getattr(table, "columns", ()) if isinstance(name, int)]
     if unnamed and any(name.isdecimal() for name in read):
         raise UserError(
-            f"{argument}: column {unnamed[0]} has a number for a name, but numbers count columns "
-            "from 1 here: give the columns names"
+            f"{argument}: column {unnamed[0]} has a number as its name, but numbers mean positions"
+            " of columns, from 1: give the columns names"
         )
     try:
         whole = table if isinstance(table, pa.Table) else _from_pandas(table)

@@ -110,11 +110,11 @@ def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
 
     names = parquet.column_names(path)
     for number, cells in enumerate(parquet.read_rows(path, names), start=1):
-        yield number, _without_nulls(dict(zip(names, cells, strict=True)))
+        yield number, dict(zip(names, map(_without_nulls, cells), strict=True))
 
 
 def _without_nulls(value: object) -> object:
-    """Drop keys with null values, because all objects of a table have the same keys."""
+    """Drop keys with null values inside a cell, because all its objects have the same keys."""
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value

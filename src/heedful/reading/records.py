@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import tee
 from pathlib import Path
 
-from heedful.errors import UserError, check_known, did_you_mean, shell_word
+from heedful.errors import UserError, check_known, did_you_mean, join_names, shell_word
 from heedful.files import sha256
 from heedful.reading.compressed import compression_of, extension_of
 from heedful.reading.delimited import (
@@ -21,6 +21,7 @@ from heedful.reading.delimited import (
     without_line_end,
 )
 from heedful.reading.fields import (
+    MAX_SUGGESTION_NAMES,
     Cells,
     Field,
     find_field,
@@ -29,6 +30,7 @@ from heedful.reading.fields import (
     read_text,
     unique,
 )
+from heedful.reading.images import fingerprint_of
 from heedful.reading.json_objects import read_objects, unit_of
 from heedful.reading.lines import (
     STDIN,
@@ -38,7 +40,6 @@ from heedful.reading.lines import (
     read_lines,
     source_name,
 )
-from heedful.reading.pictures import fingerprint_of
 from heedful.settings import ColumnSettings
 
 Text = str | tuple[str, str]
@@ -102,6 +103,10 @@ class _RowFields:
     text: tuple[Field, ...]
     pair: tuple[Field, ...] | None
     label: Field | None
+
+    def all(self) -> tuple[Field, ...]:
+        """Return all columns to read."""
+        return (*self.text, *(self.pair or ()), *([self.label] if self.label else ()))
 
 
 _Row = tuple[int, _RowFields, Cells]
@@ -181,19 +186,19 @@ def _format_of(path: Path, columns: ColumnSettings) -> str:
             raise UserError(f"{path}: a spreadsheet; save each sheet as CSV in UTF-8 and give that")
         raise UserError(
             f"{path}: unknown ending {ending!r}{did_you_mean(ending, _ENDINGS)}; "
-            f"known: {' '.join(_ENDINGS)}, or say its format: {', '.join(FORMATS)}"
+            f"known: {' '.join(_ENDINGS)}, or give the format: {', '.join(FORMATS)}"
         )
     if format == "text" and columns != ColumnSettings(
         label=None, format=columns.format, encoding=columns.encoding
     ):
         raise UserError(
-            f"{source_name(path)}: read as plain text, which has one text a line and no columns; "
-            "say its format: csv, tsv, jsonl or parquet"
+            f"{source_name(path)}: read as plain text, which has one text per line and no columns;"
+            " for a table, give the format: csv, tsv, jsonl or parquet"
         )
     if format in ("jsonl", "parquet") and not columns.header:
         raise UserError(f"{source_name(path)}: --no-header is for CSV and TSV; {format} has names")
     if format == "parquet" and not is_utf8(columns.encoding):
-        raise UserError(f"{path}: --encoding is for text; Parquet says itself how it stores it")
+        raise UserError(f"{path}: --encoding is for text; a Parquet file needs none")
     if format == "parquet" and (path == STDIN or compression_of(path) is not None):
         raise UserError(
             f"{source_name(path)}: Parquet is read from uncompressed files only, not from stdin"
@@ -266,10 +271,23 @@ def _json_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
     fields: _RowFields | None = None
     for number, value in read_objects(path, columns.encoding):
         if fields is None or list(value) != names:
-            names = list(value)
+            names, before = list(value), fields
             where = f"{source_name(path)}, {unit_of(path)} {number}"
+            if before is not None:
+                _check_has(names, before, where, unit_of(path))
             fields = _fields(columns, where, names, 0)  # keys have no order, so no column numbers
         yield number, fields, list(value.values())
+
+
+def _check_has(names: Sequence[str], fields: _RowFields, where: str, unit: str) -> None:
+    """Check that a row has the columns of the rows before it."""
+    for field in fields.all():
+        if field.name not in names:
+            near = did_you_mean(field.name, names[:MAX_SUGGESTION_NAMES])
+            known = join_names([repr(name) for name in names])
+            raise UserError(
+                f"{where}, {field}: missing, though earlier {unit}s have it{near}; columns: {known}"
+            )
 
 
 def _text_rows(lines: Iterator[str]) -> Iterator[_Row]:
@@ -283,7 +301,7 @@ def _parquet_rows(path: Path, columns: ColumnSettings) -> Iterator[_Row]:
 
     names = parquet.column_names(path)
     fields = _fields(columns, str(path), names, len(names))
-    used = [*fields.text, *(fields.pair or ()), *([fields.label] if fields.label else ())]
+    used = fields.all()
     indices = [field.index for field in used]
     rows = parquet.read_rows(path, [unique(field.name, str(path), names) for field in used])
     for number, cells in enumerate(rows, start=1):

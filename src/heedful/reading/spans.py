@@ -59,7 +59,9 @@ def _read(path: Path, text: str, entities: str | None, encoding: str) -> Iterato
             content = read_text(list(item.values()), [field], allow_empty=False)
         except UserError as error:
             raise UserError(f"{where}, {error}") from None
-        key = entities or ("entities" if "entities" in item or "label" not in item else "label")
+        key = entities or (
+            "label" if item.get("entities") is None and "label" in item else "entities"
+        )
         find_field(key, where, names, 0)
         entities_where = f"{where}, column {key!r}"
         items = item[key]

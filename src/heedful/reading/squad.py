@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.errors import UserError
+from heedful.errors import UserError, count_of
 from heedful.reading.compressed import extension_of
 from heedful.reading.fields import kind_of
 from heedful.reading.json_objects import (
@@ -168,9 +168,10 @@ def _answers(
         else get_objects(item, "answers", where)
     )
     answers = tuple(_answer(context, answer, where, misplaced) for answer in objects)
-    if item.get("is_impossible", not answers) != (not answers):
+    impossible = item.get("is_impossible")
+    if impossible is not None and impossible != (not answers):
         raise UserError(
-            f"{where}: 'is_impossible' is {item['is_impossible']}, with {len(answers)} answers"
+            f"{where}: 'is_impossible' is {impossible}, with {count_of(len(answers), 'answer')}"
         )
     return answers
 
@@ -179,7 +180,10 @@ def _rows_of(columns: object, where: str) -> list[Mapping[str, object]]:
     """Convert columns, which data libraries write for lists of objects, back to rows."""
     texts, starts = (get_list(columns, key, where) for key in ("text", "answer_start"))
     if len(texts) != len(starts):
-        raise UserError(f"{where}: {len(texts)} texts of answers, but {len(starts)} starts")
+        raise UserError(
+            f"{where}: {count_of(len(texts), 'text')} of answers, but "
+            f"{count_of(len(starts), 'start')}"
+        )
     return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
 
 

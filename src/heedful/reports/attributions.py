@@ -7,7 +7,7 @@ from typing import Any
 from heedful.errors import UserError
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.shading import Shading, shadings
-from heedful.judging import Judged
+from heedful.item_results import ScoredItem
 from heedful.predictor import Predictor
 from heedful.settings import ExplainSettings
 from heedful.training.progress import counted
@@ -25,7 +25,7 @@ class AnswerAttribution:
 
 
 def explain_answers(
-    predictor: Predictor, items: Iterable[Judged[Any]]
+    predictor: Predictor, items: Iterable[ScoredItem[Any]]
 ) -> Mapping[int, AnswerAttribution]:
     """Attribute the answers of items to their words.
 
@@ -34,7 +34,7 @@ def explain_answers(
     """
     result = {}
     for item in counted(items, "answers explained"):
-        settings = ExplainSettings(attention=False, target=item.judgement.explain_target)
+        settings = ExplainSettings(attention=False, target=item.result.explain_target)
         try:
             explanation = explain_record(predictor, item.record, settings)
         except UserError:  # nothing to explain, such as an answer without entities

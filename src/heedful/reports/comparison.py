@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError, check_known, join_names
-from heedful.judging import AnyJudge, Judgement
+from heedful.item_results import AnyItemScorer, ItemResult
 from heedful.metrics.generation import bleu_tokenizer_signature, paired_tests
 from heedful.metrics.measures import LOWER_IS_BETTER, Statistics
 from heedful.metrics.resampling import differences, mcnemar, point_estimates
@@ -90,8 +90,8 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
             f"{names[0]} is a run of {tasks[0].name} and {names[1]} one of {tasks[1].name}: "
             "only runs of one task can be compared"
         )
-    judges = [task.judge() for task in tasks]
-    labels = [set(judge.labels) for judge in judges]
+    scorers = [task.item_scorer() for task in tasks]
+    labels = [set(scorer.labels) for scorer in scorers]
     for name, only in ((names[0], labels[0] - labels[1]), (names[1], labels[1] - labels[0])):
         if only:
             raise UserError(
@@ -106,7 +106,7 @@ def check_comparable(names: tuple[str, str], tasks: tuple[AnyTask, AnyTask]) -> 
             f"the same scores can be compared. {names[0]}: {tasks[0].model_card()} {names[1]}: "
             f"{tasks[1].model_card()}"
         )
-    cuts = [bleu_tokenizer_signature(judge.text_metrics) for judge in judges]
+    cuts = [bleu_tokenizer_signature(scorer.text_metrics) for scorer in scorers]
     if cuts[0] != cuts[1]:
         raise UserError(
             f"BLEU splits the texts of {names[0]} by {cuts[0]} and those of {names[1]} by {cuts[1]}"
@@ -120,28 +120,29 @@ class PairedResults:
     Memory grows by a few numbers per item, and by the generated texts.
 
     Args:
-        judges: the task's judge of each run.
+        scorers: the task's scorer of each run.
         metric: the score to base the conclusion on, if given.
-        usual: the default of ``metric``. If the data lacks this score, the first score is used.
+        default_metric: default of ``metric``. If the data lacks this score, the first score is
+            used.
     """
 
     def __init__(
         self,
-        judges: tuple[AnyJudge, AnyJudge],
+        scorers: tuple[AnyItemScorer, AnyItemScorer],
         metric: str | None = None,
         *,
-        usual: str | None = None,
+        default_metric: str | None = None,
     ) -> None:
-        self.judges = judges
+        self.scorers = scorers
         self.metric = metric
-        self.usual = usual
+        self.default_metric = default_metric
         self.items = self.items_that_differ = 0
         self._counts = (array("d"), array("d"))
-        self._right = (array("b"), array("b"))
+        self._correct = (array("b"), array("b"))
         self._texts: tuple[list[str], list[str], list[str]] = ([], [], [])
         self._lost, self._gained = TopK[Changed](SHOWN), TopK[Changed](SHOWN)
 
-    def update(self, pairs: Iterable[tuple[Judgement, Judgement]]) -> None:
+    def update(self, pairs: Iterable[tuple[ItemResult, ItemResult]]) -> None:
         """Add the answers of both runs to each item.
 
         Raises:
@@ -151,23 +152,23 @@ class PairedResults:
         for first, second in pairs:
             self._add(first, second)
             if self.metric is not None and self.items == 1:
-                known = point_estimates(self.judges[0].aggregate, self.columns[0])
+                known = point_estimates(self.scorers[0].aggregate, self.columns[0])
                 check_known("metric", self.metric, known)
 
-    def _add(self, first: Judgement, second: Judgement) -> None:
+    def _add(self, first: ItemResult, second: ItemResult) -> None:
         if first.texts != second.texts:
             raise UserError(
                 f"item {self.items + 1} of the two runs is not the same text: they cut the data "
                 "differently, by another vocabulary or --max-length, and cannot be compared"
             )
         number, self.items = self.items, self.items + 1
-        for judgement, counts, right in zip(
-            (first, second), self._counts, self._right, strict=True
+        for result, counts, correct in zip(
+            (first, second), self._counts, self._correct, strict=True
         ):
-            counts.extend(judgement.statistics)
-            if judgement.correct is not None:
-                right.append(judgement.correct)
-        if self.judges[0].text_metrics:
+            counts.extend(result.statistics)
+            if result.correct is not None:
+                correct.append(result.correct)
+        if self.scorers[0].text_metrics:
             for texts, text in zip(
                 self._texts, (first.answer, second.answer, first.truth), strict=True
             ):
@@ -187,10 +188,10 @@ class PairedResults:
         return [np.asarray(counts).reshape(self.items, -1) for counts in self._counts]
 
     @property
-    def right(self) -> list[NDArray[np.bool_]] | None:
+    def correct(self) -> list[NDArray[np.bool_]] | None:
         """Which items each run has correct, or None if this is not defined. Shapes (N,)."""
-        both = [np.asarray(right).astype(bool) for right in self._right]
-        return both if all(len(right) == self.items for right in both) else None
+        both = [np.asarray(correct).astype(bool) for correct in self._correct]
+        return both if all(len(correct) == self.items for correct in both) else None
 
     def compare(self, names: tuple[str, str], task: str, *, seed: int) -> Comparison:
         """Test the difference of each score.
@@ -206,7 +207,13 @@ class PairedResults:
         if self.items < 2:
             raise UserError(f"{self.items} items: at least two are needed to compare runs")
         scores = self._test_scores(seed)
-        metric = self.metric or (self.usual if self.usual in scores else next(iter(scores)))
+        if not scores:
+            raise UserError(f"{' and '.join(names)} have no score in common on this data")
+        if self.metric is not None:
+            check_known("metric", self.metric, scores)
+        metric = self.metric or (
+            self.default_metric if self.default_metric in scores else next(iter(scores))
+        )
         return Comparison(
             task=task,
             first=names[0],
@@ -221,10 +228,10 @@ class PairedResults:
         )
 
     def _test_scores(self, seed: int) -> dict[str, Verdict]:
-        measures = [judge.aggregate for judge in self.judges]
+        measures = [scorer.aggregate for scorer in self.scorers]
         *systems, references = self._texts
         by_text = (
-            paired_tests(self.judges[0].text_metrics, systems, references, seed=seed)
+            paired_tests(self.scorers[0].text_metrics, systems, references, seed=seed)
             if systems[0] != systems[1]
             else {}
         )
@@ -234,9 +241,9 @@ class PairedResults:
             # sacreBLEU's tests do not count ties, so their p values are far too low if few texts
             # differ: take the highest.
             test = max(p_values, key=p_values.__getitem__)
-            if name in _ACCURACY_SCORES and self.right is not None:
+            if name in _ACCURACY_SCORES and self.correct is not None:
                 test = "exact McNemar"
-                p_values[test] = mcnemar(*self.right)
+                p_values[test] = mcnemar(*self.correct)
             result[name] = Verdict(
                 first=change.first,
                 second=change.second,
@@ -266,16 +273,17 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
     margin = max(tested.high - tested.difference, tested.difference - tested.low)
     if not margin:  # for example if no answer differs
         return (
-            f"No difference can be told between {names[0]} and {names[1]}: {metric} is "
+            f"No difference can be detected between {names[0]} and {names[1]}: {metric} is "
             f"{tested.first:.4f} for both."
         )
     return (
-        f"No difference can be told between {names[0]} and {names[1]}: {details}. On {items:,} "
-        f"items like these, a difference below about {margin:.2g} cannot be told from chance."
+        f"No difference can be detected between {names[0]} and {names[1]}: {details}. On {items:,} "
+        f"items like these, a difference below about {margin:.2g} cannot be distinguished "
+        "from chance."
     )
 
 
-def _changed(first: Judgement, second: Judgement, change: float) -> Changed:
+def _changed(first: ItemResult, second: ItemResult, change: float) -> Changed:
     return Changed(
         where=first.where,
         texts={

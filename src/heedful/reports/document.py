@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from heedful import files
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import naming_arguments
-from heedful.judging import Judged, Judgement
+from heedful.item_results import ItemResult, ScoredItem
+from heedful.metrics.by_label import has_confusion, mistakes_of, shown_labels
 from heedful.metrics.calibration import Calibration, calibration_error
 from heedful.metrics.resampling import Interval, intervals
 from heedful.pages.document import asset, document, fill, frame
@@ -24,7 +25,6 @@ from heedful.reports.observation import SHOWN, Observation
 
 LARGEST_MATRIX = 25
 """Maximum number of labels for a confusion matrix; above it, only frequent mistakes are listed."""
-MOST_LABELS = 40
 MOST_POINTS = 1000
 MOST_BARS = 30
 SEEN = 8
@@ -58,7 +58,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
+class ScoredData:
     """A run's answers to labelled data."""
 
     data: Sequence[str]
@@ -71,7 +71,7 @@ class Scored:
 
 
 def report(
-    run: Path, record: RunRecord, card: str, scored: Scored | None, metrics: Mapping[str, Any]
+    run: Path, record: RunRecord, card: str, scored: ScoredData | None, metrics: Mapping[str, Any]
 ) -> Report:
     """Return the report of a run.
 
@@ -122,12 +122,12 @@ def _facts(
     return {name: value for name, value in facts.items() if value}
 
 
-def _score_rows(scored: Scored | None, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _score_rows(scored: ScoredData | None, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each score, with its confidence interval if there are items to resample."""
     bounds: Mapping[str, Interval] = {}
     if scored and scored.observation.items > 1:
         observation = scored.observation
-        bounds = intervals(observation.judge.aggregate, observation.columns, seed=scored.seed)
+        bounds = intervals(observation.scorer.aggregate, observation.columns, seed=scored.seed)
     return [
         {"name": name, "score": value, "interval": bounds.get(name), "bar": _bar(bounds.get(name))}
         for name, value in scores.items()
@@ -147,30 +147,18 @@ def _bar(interval: Interval | None) -> dict[str, float] | None:
 
 def _per_class(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of labels, and the number omitted. Of many labels, the best are omitted."""
-    rows = scores.get("per_class", [])
-    if len(rows) <= MOST_LABELS:
-        return {"rows": rows, "more": 0}
-    worst = sorted(rows, key=lambda row: (row["f1"], -row["support"]))[:MOST_LABELS]
-    return {"rows": worst, "more": len(rows) - MOST_LABELS}
+    rows, more = shown_labels(scores)
+    return {"rows": rows, "more": more}
 
 
 def _confusion(scores: Mapping[str, Any]) -> dict[str, Any] | None:
-    if "confusion" not in scores:
+    if not has_confusion(scores):
         return None
     names = [row["label"] for row in scores["per_class"]]
-    counts = scores["confusion"]
-    mistakes = sorted(
-        (
-            (count, names[true], names[predicted], count / sum(row))
-            for true, row in enumerate(counts)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ),
-        key=lambda mistake: (-mistake[0], mistake[1:]),
-    )
+    mistakes = mistakes_of(scores)
     rows = []
     if len(names) <= LARGEST_MATRIX:
-        for name, row in zip(names, counts, strict=True):
+        for name, row in zip(names, scores["confusion"], strict=True):
             shades = [_shade(count / max(sum(row), 1)) for count in row]
             rows.append({"name": name, "cells": list(zip(row, shades, strict=True))})
     shown = mistakes[:SHOWN]
@@ -182,12 +170,12 @@ def _shade(share: float) -> int:
     return 0 if not share else max(1, round(8 * share))
 
 
-def _answer_values(scored: Scored | None) -> dict[str, Any]:
+def _answer_values(scored: ScoredData | None) -> dict[str, Any]:
     """Return the template values that need answers to data."""
     if scored is None:
-        return dict.fromkeys(("calibration", "lengths", "scatter", "faults"), None) | {
+        return dict.fromkeys(("calibration", "lengths", "scatter", "error_types"), None) | {
             "lists": [],
-            "worth": None,
+            "score_name": None,
             "explained": 0,
         }
     observation = scored.observation
@@ -195,10 +183,10 @@ def _answer_values(scored: Scored | None) -> dict[str, Any]:
         "calibration": _calibration(observation),
         "lengths": _lengths(observation),
         "scatter": _scatter(observation),
-        "faults": _faults(observation),
+        "error_types": _error_types(observation),
         "lists": _lists(observation, scored.why),
         "explained": len(scored.why),
-        "worth": observation.judge.score_name,
+        "score_name": observation.scorer.score_name,
     }
 
 
@@ -268,33 +256,31 @@ def _have_similar_ranges(low: NDArray[np.float64], high: NDArray[np.float64]) ->
     return bool(spans.max() < 4 * spans.min())
 
 
-def _faults(observation: Observation) -> list[dict[str, Any]]:
+def _error_types(observation: Observation) -> list[dict[str, Any]]:
     return [
         {
             "kind": kind,
             "count": count,
             "examples": [
                 {
-                    "truth": fault.truth,
-                    "answer": fault.answer,
-                    "where": judgement.where,
-                    "texts": _texts(judgement),
+                    "truth": error.truth,
+                    "answer": error.answer,
+                    "where": result.where,
+                    "texts": _texts(result),
                 }
-                for fault, judgement in observation.fault_examples[kind]
+                for error, result in observation.error_examples[kind]
             ],
         }
-        for kind, count in observation.faults.most_common()
+        for kind, count in observation.error_types.most_common()
     ]
 
 
 def _lists(observation: Observation, why: Mapping[int, AnswerAttribution]) -> list[dict[str, Any]]:
     """Return the lists of items worth inspecting, each with its title."""
     worst = (
-        observation.worst
-        if observation.judge.score_name or observation.judged_right_or_wrong == 0
-        else []
+        observation.worst if observation.scorer.score_name or observation.num_decided == 0 else []
     )
-    by = f" by {observation.judge.score_name}" if observation.judge.score_name else ""
+    by = f" by {observation.scorer.score_name}" if observation.scorer.score_name else ""
     lists = [
         ("Most confident errors", observation.surest_errors),
         ("Least confident answers", observation.least_sure),
@@ -305,32 +291,32 @@ def _lists(observation: Observation, why: Mapping[int, AnswerAttribution]) -> li
 
 
 def _parts(
-    items: Sequence[Judged[Any]], why: Mapping[int, AnswerAttribution]
+    items: Sequence[ScoredItem[Any]], why: Mapping[int, AnswerAttribution]
 ) -> list[list[dict[str, Any]]]:
     """Return the rows that are visible, and the rows that can be expanded."""
-    rows = [_row(item.judgement, why.get(item.index)) for item in items]
+    rows = [_row(item.result, why.get(item.index)) for item in items]
     return [part for part in (rows[:SEEN], rows[SEEN:]) if part]
 
 
-def _row(judgement: Judgement, why: AnswerAttribution | None) -> dict[str, Any]:
-    truth, answer = _formatted(judgement.truth), _formatted(judgement.answer)
+def _row(result: ItemResult, why: AnswerAttribution | None) -> dict[str, Any]:
+    truth, answer = _formatted(result.truth), _formatted(result.answer)
     return {
-        "where": judgement.where,
+        "where": result.where,
         "why": why,
-        "texts": _texts(judgement),
+        "texts": _texts(result),
         "truth": truth,
         "answer": answer,
         "long": truth != answer and len(truth or "") + len(answer or "") > LONGEST_LINE,
-        "right": judgement.correct,
-        "worth": judgement.score,
-        "confidence": judgement.confidence,
+        "right": result.correct,
+        "score": result.score,
+        "confidence": result.confidence,
     }
 
 
-def _texts(judgement: Judgement) -> dict[str, str]:
+def _texts(result: ItemResult) -> dict[str, str]:
     return {
         name: _truncate(text if isinstance(text, str) else " | ".join(text))
-        for name, text in judgement.texts.items()
+        for name, text in result.texts.items()
     }
 
 

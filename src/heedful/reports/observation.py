@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.judging import AnswerError, AnyJudge, Judged, Judgement, judge_all
+from heedful.item_results import AnswerError, AnyItemScorer, ItemResult, ScoredItem, score_items
 from heedful.metrics.measures import Statistics
 from heedful.reports.top_k import TopK
 
@@ -26,53 +26,53 @@ class Observation:
     Memory grows by a few numbers per item. Only a few whole items are kept.
 
     Args:
-        judge: the task's judge.
+        scorer: the task's scorer.
     """
 
-    def __init__(self, judge: AnyJudge) -> None:
-        self.judge = judge
-        self.items = self.right = self.judged_right_or_wrong = 0
-        self.faults: Counter[str] = Counter()
-        self.fault_examples: dict[str, list[tuple[AnswerError, Judgement]]] = {}
-        self.first: list[Judged[Any]] = []
+    def __init__(self, scorer: AnyItemScorer) -> None:
+        self.scorer = scorer
+        self.items = self.num_correct = self.num_decided = 0
+        self.error_types: Counter[str] = Counter()
+        self.error_examples: dict[str, list[tuple[AnswerError, ItemResult]]] = {}
+        self.first: list[ScoredItem[Any]] = []
         self._counts, self._lengths = array("d"), array("q")
         self._decisions, self._pairs = array("d"), array("d")
         self._width = 0
         self._confident_errors, self._unsure, self._worst = (
-            TopK[Judged[Any]](SHOWN) for _ in range(3)
+            TopK[ScoredItem[Any]](SHOWN) for _ in range(3)
         )
 
     def update(self, answered: Iterable[tuple[Any, Any]]) -> None:
         """Add all pairs of a record and its answer."""
-        for judged in judge_all(self.judge, answered):
-            self._add(judged)
+        for item in score_items(self.scorer, answered):
+            self._add(item)
 
-    def _add(self, judged: Judged[Any]) -> None:
-        judgement, number = judged.judgement, judged.index
+    def _add(self, item: ScoredItem[Any]) -> None:
+        result, number = item.result, item.index
         self.items += 1
-        self._lengths.extend(judged.lengths)
-        self._width = len(judgement.statistics)
-        self._counts.extend(judgement.statistics)
-        for confidence, right in judgement.decisions:
-            self._decisions.extend((confidence, right))
-        if isinstance(judgement.truth, float) and isinstance(judgement.answer, float):
-            self._pairs.extend((judgement.truth, judgement.answer))
+        self._lengths.extend(item.lengths)
+        self._width = len(result.statistics)
+        self._counts.extend(result.statistics)
+        for confidence, correct in result.decisions:
+            self._decisions.extend((confidence, correct))
+        if isinstance(result.truth, float) and isinstance(result.answer, float):
+            self._pairs.extend((result.truth, result.answer))
         if len(self.first) < SHOWN:
-            self.first.append(judged)
-        if judgement.correct is not None:
-            self.judged_right_or_wrong += 1
-            self.right += judgement.correct
-        if judgement.confidence is not None:
-            self._unsure.add(-judgement.confidence, number, judged)
-            if judgement.correct is False:
-                self._confident_errors.add(judgement.confidence, number, judged)
-        if judgement.score is not None and judgement.correct is not True:
-            self._worst.add(-judgement.score, number, judged)
-        for fault in judgement.errors:
-            self.faults[fault.kind] += 1
-            examples = self.fault_examples.setdefault(fault.kind, [])
+            self.first.append(item)
+        if result.correct is not None:
+            self.num_decided += 1
+            self.num_correct += result.correct
+        if result.confidence is not None:
+            self._unsure.add(-result.confidence, number, item)
+            if result.correct is False:
+                self._confident_errors.add(result.confidence, number, item)
+        if result.score is not None and result.correct is not True:
+            self._worst.add(-result.score, number, item)
+        for error in result.errors:
+            self.error_types[error.kind] += 1
+            examples = self.error_examples.setdefault(error.kind, [])
             if len(examples) < SHOWN:
-                examples.append((fault, judgement))
+                examples.append((error, result))
 
     @property
     def columns(self) -> Statistics:
@@ -95,33 +95,32 @@ class Observation:
         return np.asarray(self._pairs).reshape(-1, 2)
 
     @property
-    def surest_errors(self) -> list[Judged[Any]]:
+    def surest_errors(self) -> list[ScoredItem[Any]]:
         """Wrong answers with the highest confidence, highest first."""
         return self._confident_errors.sorted()
 
     @property
-    def least_sure(self) -> list[Judged[Any]]:
+    def least_sure(self) -> list[ScoredItem[Any]]:
         """Answers with the lowest confidence, lowest first."""
         return self._unsure.sorted()
 
     @property
-    def worst(self) -> list[Judged[Any]]:
+    def worst(self) -> list[ScoredItem[Any]]:
         """Answers furthest from their targets, furthest first."""
         return self._worst.sorted()
 
     @property
-    def worth_explaining(self) -> list[Judged[Any]]:
+    def worth_explaining(self) -> list[ScoredItem[Any]]:
         """A few short items with confident errors, uncertain answers, or large deviations."""
         doubtful = [self.surest_errors, self.least_sure]
         lists = doubtful if any(doubtful) else [self.worst] if len(self._pairs) else []
-        short = [[judged for judged in items if _is_short(judged)] for items in lists]
+        short = [[item for item in items if _is_short(item)] for items in lists]
         return list({one.index: one for items in short for one in items[:EXPLAINED]}.values())
 
 
-def _is_short(judged: Judged[Any]) -> bool:
+def _is_short(item: ScoredItem[Any]) -> bool:
     characters = sum(
-        len(text if isinstance(text, str) else "".join(text))
-        for text in judged.judgement.texts.values()
+        len(text if isinstance(text, str) else "".join(text)) for text in item.result.texts.values()
     )
-    tokens = judged.lengths.tokens_used
+    tokens = item.lengths.tokens_used
     return tokens <= LONGEST_EXPLAINED and characters <= 8 * LONGEST_EXPLAINED

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from heedful.errors import unknown_name
 from heedful.reading import Text
-from heedful.serving.pictures import records_of
+from heedful.serving.images import records_of
 from heedful.serving.problem import Problem
 from heedful.serving.service import ServedRun, Service
 from heedful.serving.wire import JsonRoute
@@ -111,7 +111,7 @@ def _is_type(part: int | str) -> bool:
     return isinstance(part, str) and (part in _TYPES or "[" in part)
 
 
-def in_words(problem: Problem, names: Mapping[str, str]) -> Problem:
+def with_api_names(problem: Problem, names: Mapping[str, str]) -> Problem:
     """Return the problem with heedful's option names replaced by the protocol's.
 
     Args:

@@ -4,7 +4,7 @@ from typing import Any
 
 TEXT = "my card was stolen"
 _VECTOR = [0.0612, -0.0154, 0.0721]
-_PICTURE = (
+_IMAGE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg=="
 )
 """A white pixel as PNG, in base64."""
@@ -38,7 +38,7 @@ _INFERRED = {
 _RUN = {
     "name": "tickets",
     "task": "classify",
-    "about": "Sorts text into 2 labels (one label per text): card, transfer.",
+    "about": "Gives each text one of 2 labels: card, transfer.",
     "abilities": [],
     "inputs": [{"name": "text", "optional": False, "several": False}],
     "options": ["raw"],
@@ -117,7 +117,7 @@ EXCHANGES: dict[str, tuple[Any, Any]] = {
     "/": ({"inputs": TEXT}, [_LABELS]),
     "/invocations": ({"inputs": TEXT}, [_LABELS]),
     "/pipeline/text-classification": ({"inputs": TEXT, "parameters": {"top_k": 2}}, [_LABELS]),
-    "/pipeline/image-classification": ({"inputs": _PICTURE}, _LABELS),
+    "/pipeline/image-classification": ({"inputs": _IMAGE}, _LABELS),
     "/pipeline/zero-shot-classification": (
         {"inputs": TEXT, "parameters": {"candidate_labels": ["money", "sport"]}},
         {"sequence": TEXT, "labels": ["money", "sport"], "scores": [0.9, 0.1]},

@@ -18,6 +18,7 @@ import torch
 from heedful.batches import Example, Fitted
 from heedful.errors import UserError
 from heedful.serving.limits import (
+    check_pixels,
     check_size,
     check_token_vectors,
     check_tokens,
@@ -158,6 +159,9 @@ class Lane:
         if not records:
             return []
         self._admit(records)
+        if "see" in predictor.task.abilities:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._encoder, check_pixels, records, self.settings)
         encoded, tokens = await self._encode(predictor, records, settings, self.settings.max_tokens)
         if settings.token_vectors:
             width = predictor.model.config.hidden_size

@@ -6,7 +6,8 @@ from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from heedful.errors import UserError
-from heedful.reading.pictures import Picture
+from heedful.images.opening import count_pixels
+from heedful.reading.images import ImageRecord
 from heedful.serving.problem import Problem
 from heedful.settings import PredictSettings, ServeSettings
 from heedful.tokens import TranslationTokenizer
@@ -102,7 +103,7 @@ def check_size(items: Sequence[Any], settings: ServeSettings) -> None:
 
 
 def num_characters(items: Sequence[Any]) -> int:
-    """Return the total number of characters. An item without text, such as a picture, counts 1."""
+    """Return the total number of characters. An item without text, such as an image, counts 1."""
     return sum(max(1, _count_characters(item)) for item in items)
 
 
@@ -118,9 +119,22 @@ def check_characters(count: int, settings: ServeSettings) -> None:
         raise Problem("too many", f"{message}; a request may have {limit:,}")
 
 
+def check_pixels(items: Sequence[Any], settings: ServeSettings) -> None:
+    """Check the number of pixels of images: a body of 2 MB can hold billions.
+
+    Raises:
+        Problem: there are more than the limit.
+    """
+    images = [item.content for item in items if isinstance(item, ImageRecord)]
+    count = sum(count_pixels(content) for content in images if isinstance(content, bytes))
+    if count > settings.max_pixels:
+        message = f"{count:,} pixels of images; a request may have {settings.max_pixels:,}"
+        raise Problem("too many", f"{message}; send them in several requests")
+
+
 def check_fill_mask(
     records: Sequence[Any],
-    asked: PredictSettings,
+    predicting: PredictSettings,
     mask: str,
     vocabulary: int,
     settings: ServeSettings,
@@ -129,7 +143,7 @@ def check_fill_mask(
 
     Args:
         records: the records, with their texts.
-        asked: the settings, with the number of candidates.
+        predicting: the settings, with the number of candidates.
         mask: the mask token.
         vocabulary: size of the vocabulary.
         settings: the limits.
@@ -137,7 +151,7 @@ def check_fill_mask(
     Raises:
         Problem: the answer would have more characters than the limit.
     """
-    candidates = min(asked.top, len(asked.targets) or vocabulary)
+    candidates = min(predicting.top, len(predicting.targets) or vocabulary)
     texts = [record.text for record in records if record.text_pair is None]
     count = sum(text.count(mask) * candidates * len(text) for text in texts)
     if count > settings.max_filled:
@@ -201,7 +215,7 @@ def too_many_tokens(most: float) -> Problem:
 def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
     """Split the items of a request into parts. Other requests take turns between two parts.
 
-    A picture is a part of its own: a few kilobytes can be 50 million pixels.
+    An image is a part of its own: a few kilobytes can be 50 million pixels.
     """
     start = size = 0
     for index, item in enumerate(items):
@@ -217,7 +231,7 @@ def split_into_turns(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:
 
 
 def _turn_size(item: Any) -> int:
-    return _CHARACTERS_PER_TURN if isinstance(item, Picture) else _count_characters(item)
+    return _CHARACTERS_PER_TURN if isinstance(item, ImageRecord) else _count_characters(item)
 
 
 def _count_tokens(text: str, tokenizer: Any) -> int:
@@ -226,13 +240,13 @@ def _count_tokens(text: str, tokenizer: Any) -> int:
         tokenizer = tokenizer.source
     try:
         (ids,) = tokenizer.encode_batch([text])
-    except UserError:  # encoding the whole text reports it, with its place
+    except UserError:  # encoding the whole text reports it, with its position
         return 0
     return len(ids)
 
 
 def _texts(item: Any) -> list[str]:
-    """Return the texts of an item; a picture has none."""
+    """Return the texts of an item; an image has none."""
     if isinstance(item, str):
         return [item]
     named = (getattr(item, name, None) for name in _TEXTS)

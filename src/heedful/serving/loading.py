@@ -6,7 +6,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest
-from heedful.images.opening import blank_picture
+from heedful.images.opening import blank_image
 from heedful.predictor import Predictor
 from heedful.settings import PredictSettings, ServeSettings
 from heedful.sources import PACKAGES
@@ -77,7 +77,7 @@ def warm_records(predictor: Predictor) -> list[Any]:
             0, [predictor.tokenizer.mask_token, f"{predictor.tokenizer.mask_token} {long_text}"]
         )
     if "see" in predictor.task.abilities:
-        kinds = [[blank_picture()]]
+        kinds = [[blank_image()]]
     for inputs in kinds:
         try:
             records = predictor.task.from_texts(inputs)

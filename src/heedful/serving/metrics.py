@@ -29,7 +29,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self.responses = Counter(
             "heedful_responses",
-            "Answers by route and status; 499 where the client left first.",
+            "Answers by route and status; 499 if the client disconnected first.",
             ["route", "method", "status"],
             registry=self.registry,
         )
@@ -43,8 +43,8 @@ class Metrics:
         self.batch_tokens = self._histogram("batch_tokens", without, _TOKENS)
         self.tokens = self._counter("tokens", "Tokens computed, without padding.")
         self.padding = self._counter("padding_tokens", "Tokens of padding computed.")
-        self._queue_items = self._gauge("queue_items", "Texts that wait.")
-        self._queue_tokens = self._gauge("queue_tokens", "Tokens that wait.")
+        self._queue_items = self._gauge("queue_items", "Waiting texts.")
+        self._queue_tokens = self._gauge("queue_tokens", "Waiting tokens.")
         expected = "How long a new request would wait, by the speed measured so far."
         self._wait_seconds = self._gauge("wait_seconds", expected)
         self._speed = self._gauge("tokens_per_second", "Speed of the latest batches.")

@@ -103,21 +103,21 @@ def can_classify(served: ServedRun, body: TextClassification) -> bool:
 
 
 class ImageClassification(Body):
-    """A picture to classify."""
+    """An image to classify."""
 
     inputs: str = Field(description="The bytes of an image, in base64.")
     parameters: LabelParameters | None = None
     options: CallOptions | None = None
 
 
-async def classify_picture(service: Service, served: ServedRun, body: ImageClassification) -> Any:
-    """Return the labels of a picture, most likely first."""
+async def classify_image(service: Service, served: ServedRun, body: ImageClassification) -> Any:
+    """Return the labels of an image, most likely first."""
     (row,) = await _labels(service, served, [body.inputs], body.parameters)
     return row
 
 
 def reads_images(served: ServedRun, body: object = None) -> bool:
-    """Return whether a run reads pictures."""
+    """Return whether a run reads images."""
     return "see" in served.task.abilities
 
 

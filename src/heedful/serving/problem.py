@@ -35,7 +35,7 @@ STATUS: dict[Kind, int] = {
 """Default HTTP status of each kind."""
 
 
-class Problem(Exception):  # noqa: N818 - what a client is told need not be an error of ours
+class Problem(Exception):  # noqa: N818 - the fault may be the client's
     """An error response for a client.
 
     Args:

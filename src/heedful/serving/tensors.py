@@ -152,7 +152,7 @@ def _inflate(content: bytes, max_bytes: int) -> bytes:
     decompressor = zlib.decompressobj()
     plain = decompressor.decompress(content, max_bytes)
     if len(plain) < max_bytes and (not decompressor.eof or decompressor.unused_data):
-        raise EOFError("it is cut off, or something follows it")
+        raise EOFError("it is truncated, or other data follows it")
     return plain
 
 
@@ -179,7 +179,7 @@ def read(content: bytes, header: str | None, settings: ServeSettings) -> InferRe
     except ValidationError as error:
         raise Problem("validation", first_error(error.errors())) from None
     except ValueError:
-        raise Problem("validation", "what should be JSON in the body is not JSON") from None
+        raise Problem("validation", "the JSON part of the body is not JSON") from None
     texts, remaining = {}, content[size:]
     for tensor in body.inputs:
         if tensor.name in texts:

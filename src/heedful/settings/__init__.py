@@ -1,4 +1,4 @@
-"""Settings of the commands: one sentence each, which is also the help of the command line."""
+"""Settings of the commands. The docstring of a setting is also its help on the command line."""
 
 from heedful.settings.answers import OutputSettings, PredictSettings
 from heedful.settings.data import (
@@ -18,7 +18,13 @@ from heedful.settings.python import (
     TrainOptions,
     checked_options,
 )
-from heedful.settings.ranges import AnswerPrecision, LongText, PrecisionName, in_range, left_out
+from heedful.settings.ranges import (
+    AnswerPrecision,
+    LongText,
+    PrecisionName,
+    in_range,
+    refuse_options,
+)
 from heedful.settings.scoring import BleuTokenize, ScoreSettings
 from heedful.settings.serving import ServeSettings
 from heedful.settings.tasks import (
@@ -89,5 +95,5 @@ __all__ = [
     "checked_value",
     "checked_values",
     "in_range",
-    "left_out",
+    "refuse_options",
 ]

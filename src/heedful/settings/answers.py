@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from heedful.errors import UserError, check_known
-from heedful.settings.ranges import AnswerPrecision, LongText, in_range, left_out
+from heedful.settings.ranges import AnswerPrecision, LongText, in_range, refuse_options
 
 Aggregation = Literal["first", "average", "max"]
-"""What decides a word's tag."""
+"""How the tags of a word's pieces give the word's tag."""
 _MOST_TEXTS = 1000
 """Maximum number of texts generated for one input; all are held in memory."""
 _MOST_TARGETS = 1000
@@ -140,4 +140,4 @@ class OutputSettings:
         what = "a whole number of at least 1"
         in_range("shard_size", self.shard_size, 1, math.inf, what=what)
         if self.out is None:
-            left_out(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")
+            refuse_options(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")

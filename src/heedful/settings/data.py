@@ -94,15 +94,15 @@ class DataSettings:
         in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
 
     def refuse_model(self) -> None:
-        """Refuse a model where --preset starts one from scratch.
+        """Refuse --model together with --preset, which starts from scratch.
 
         Raises:
-            UserError: another than the default was named.
+            UserError: the model is not the default.
         """
         if self.model != _MODEL:
             raise UserError(
-                "--preset is for a model from scratch, and "
-                f"--model {self.model} for another start: give one of them"
+                f"give --preset to start from scratch, or --model {self.model} to start from that "
+                "model, not both"
             )
 
 

@@ -1,4 +1,4 @@
-"""The settings as keywords of Python calls; a test holds them to the classes of settings."""
+"""The settings as keywords of Python calls. A test compares them with the settings classes."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -28,9 +28,9 @@ class ColumnOptions(TypedDict, total=False):
 
 
 class TrainOptions(ColumnOptions, total=False):
-    """Every setting of every task, as `heedful.train` takes it; a task has its own and the common.
+    """The keywords of `heedful.train`: the settings of all tasks. Each task accepts some of them.
 
-    The classes of `heedful.settings` say what each means.
+    The settings classes document them.
     """
 
     # Data and model
@@ -157,7 +157,7 @@ class PredictOptions(TypedDict, total=False):
 
 
 class ExplainOptions(PredictOptions, total=False):
-    """The same, and the fields of `ExplainSettings`, as `heedful.explain` takes them."""
+    """The keywords of `heedful.explain`: `PredictOptions` and the fields of `ExplainSettings`."""
 
     method: MethodName | Sequence[MethodName]
     target: str | None
@@ -167,24 +167,27 @@ class ExplainOptions(PredictOptions, total=False):
 
 
 class EvaluateOptions(PredictOptions, ColumnOptions, total=False):
-    """The same, where the texts and the truth stand, and how answers are scored."""
+    """The keywords of `heedful.evaluate`: predictions, columns and scoring."""
 
     bleu_tokenize: BleuTokenize | None
 
 
 _PRINTED = {"all_scores": "to_dict(everything=True)", "plain": "plain()"}
-"""Options of ``heedful predict`` that say what is printed, and what an answer has for them."""
+"""Output options of ``heedful predict``, and the methods of an answer that replace them."""
 
 
 def checked_options(options: PredictOptions) -> dict[str, Any]:
-    """Return options that are all known, each of its type.
+    """Return the options, after checking their names and types.
 
     Raises:
-        UserError: one is misspelt, and it names the nearest; or one is of another type.
+        UserError: a name is unknown (the message suggests the nearest), or a value has the wrong
+            type.
     """
     names = [field.name for field in fields(PredictSettings)]
     for name in options:
         if name in _PRINTED:
-            raise UserError(f"{name} is the command's alone; an answer has it as {_PRINTED[name]}")
+            raise UserError(
+                f"{name} is only for the command line; call {_PRINTED[name]} of an answer"
+            )
         check_known("option", name, names)
     return checked_values(PredictSettings, options)

@@ -1,4 +1,4 @@
-"""What several settings have in common: names of choices, and how options are checked."""
+"""Shared code of the settings: names of choices, and checks of options."""
 
 import codecs
 from collections.abc import Iterable
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 LongText = Literal["window", "head", "head-tail", "refuse"]
-"""What is done with a text that is too long: ``window`` reads all of it in overlapping windows,
-``head`` its first tokens, ``head-tail`` its first and last; ``refuse`` is an error."""
+"""How to handle a text that is too long: ``window`` reads all of it in overlapping windows,
+``head`` its first tokens, ``head-tail`` its first and last tokens; ``refuse`` raises an error."""
 
 PrecisionName = Literal["auto", "fp32", "bf16", "fp16", "tf32"]
-"""Number formats to train in."""
+"""Number formats for training."""
 AnswerPrecision = Literal["auto", "fp32", "bf16", "fp16", "tf32", "int8"]
-"""Number formats to answer in."""
+"""Number formats for inference."""
 
 
 def in_range(name: str, value: float | str | None, low: float, high: float, *, what: str) -> None:
-    """Refuse a number outside ``[low, high]``, naming its option; None stands for no number."""
+    """Refuse a number outside ``[low, high]``; None passes. The message names the option."""
     if isinstance(value, str) or (value is not None and not low <= value <= high):  # or NaN
         raise UserError(f"{option_of(name)} {value}: must be {what}")
 
 
-def left_out(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:
-    """Refuse options that change nothing where they are not as they are by default.
+def refuse_options(settings: "DataclassInstance", names: Iterable[str], why: str) -> None:
+    """Refuse options that would have no effect, unless they have their default values.
 
     Args:
-        settings: has them.
-        names: of its fields.
-        why: what the error says of the option, behind its name.
+        settings: the settings.
+        names: names of the fields that would have no effect.
+        why: the reason, which follows the name of the option in the message.
 
     Raises:
-        UserError: naming the first that was given.
+        UserError: naming the first such option.
     """
     defaults = {field.name: field.default for field in fields(settings)}
     for name in names:
@@ -44,13 +44,13 @@ def left_out(settings: "DataclassInstance", names: Iterable[str], why: str) -> N
 
 
 def check_encoding(name: str) -> None:
-    """Refuse an encoding of which no lines can be read.
+    """Refuse an encoding in which text cannot be read line by line.
 
     Raises:
-        UserError: Python knows no such encoding of text, or its line ends take other bytes.
+        UserError: Python does not know the encoding, or its line ends differ from those of ASCII.
     """
     try:
-        marked = codecs.lookup(name).name == "utf-8-sig"  # which is read as utf-8 is
+        marked = codecs.lookup(name).name == "utf-8-sig"  # also read as utf-8
         known = marked or ("\n".encode(name) == b"\n" and b"\n".decode(name) == "\n")
     except (LookupError, UnicodeError):
         known = False

@@ -53,6 +53,8 @@ class ServeSettings:
     """Maximum number of texts per request."""
     max_tokens: int = 131_072
     """Maximum number of tokens per request, over all its texts."""
+    max_pixels: int = 100_000_000
+    """Maximum number of pixels per request, over all its images."""
     max_filled: int = 20_000_000
     """Maximum number of characters of filled masks: each mask and candidate makes a text."""
     max_values: int = 4_000_000
@@ -88,8 +90,8 @@ class ServeSettings:
         count = "a whole number of at least 1"
         for name in (
             *("threads", "batch_tokens", "max_length", "max_body", "max_items", "max_tokens"),
-            *("max_filled", "max_values", "max_hypotheses", "explain_tokens", "explain_queue"),
-            *("queue_tokens", "connections", "keep_alive"),
+            *("max_pixels", "max_filled", "max_values", "max_hypotheses", "explain_tokens"),
+            *("explain_queue", "queue_tokens", "connections", "keep_alive"),
         ):
             in_range(name, getattr(self, name), 1, math.inf, what=count)
         in_range("batch_wait", self.batch_wait, 0, 1000, what="from 0 to 1,000")

@@ -12,7 +12,7 @@ from typing import Literal
 
 from heedful.errors import UserError
 from heedful.settings.data import DataSettings, ParallelSettings
-from heedful.settings.ranges import in_range, left_out
+from heedful.settings.ranges import in_range, refuse_options
 from heedful.settings.training import TrainSettings, TranslateTrainSettings
 
 ObjectiveName = Literal["mlm+nsp", "mlm", "sop", "rtd", "clm", "plm"]
@@ -33,9 +33,11 @@ class ClassifySettings:
     """
 
     labels: str | None = None
-    """Labels in the order of the model's outputs, separated by commas; default: sorted."""
+    """Labels in the order of the model's outputs, separated by commas; default: sorted. A label
+    with a comma needs double quotes, as in CSV: '"yes, now",no'."""
     class_weights: str | None = None
-    """Weights of the classes in the loss: balanced, or label=weight, separated by commas."""
+    """Weights of the classes in the loss: balanced, or label=weight, separated by commas. A label
+    with a comma needs double quotes, as in --labels."""
     preset: str | None = None
     """Images: train from scratch with these sizes (mini, tiny, small, base, large, huge), instead
     of from --model."""
@@ -243,7 +245,7 @@ class PretrainSettings:
             in_range(name, getattr(self, name), 1, 10**6, what="a whole number of at least 1")
         if not self.stream:
             why = "is for --stream; give that too, or leave it out"
-            left_out(self, ("shuffle_buffer", "open_shards"), why)
+            refuse_options(self, ("shuffle_buffer", "open_shards"), why)
         if self.stream and self.masking == "entity" and self.phrases is None:
             raise UserError(
                 "--stream reads no text beforehand, so --masking entity needs a list: give "
@@ -262,16 +264,16 @@ class PretrainSettings:
         in_range("discriminator_weight", self.discriminator_weight, 0, 10**6, what="at least 0")
         if self.objective not in (None, "rtd"):
             why = "is for --objective rtd; leave it out"
-            left_out(self, ("generator_size", "discriminator_weight"), why)
+            refuse_options(self, ("generator_size", "discriminator_weight"), why)
         if self.objective == "clm":
             why = "has no effect: --objective clm masks nothing; leave it out"
-            left_out(self, ("mask_share", "masking", "max_predictions"), why)
+            refuse_options(self, ("mask_share", "masking", "max_predictions"), why)
         if self.objective == "plm":
             why = "has no effect: --objective plm predicts spans; leave it out"
-            left_out(self, ("masking", "max_predictions"), why)
+            refuse_options(self, ("masking", "max_predictions"), why)
         if self.preset is None:
             why = "is for a model from scratch: give --preset too"
-            left_out(self, ("generator_size", "positions", "position_type"), why)
+            refuse_options(self, ("generator_size", "positions", "position_type"), why)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from heedful.settings.ranges import in_range, left_out
+from heedful.settings.ranges import in_range, refuse_options
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,4 +35,4 @@ class TeacherSettings:
         in_range("hidden_weight", self.hidden_weight, 0, 1e6, what="0 or above")
         if self.teacher is None:
             options = [field.name for field in fields(self)]
-            left_out(self, options, "is for learning from a run: give --teacher too")
+            refuse_options(self, options, "is for learning from a run: give --teacher too")

@@ -163,14 +163,14 @@ class TrainSettings:
         """Return the default length and learning rate."""
         return self.scratch if from_scratch else FINE_TUNING
 
-    def total_steps(self, steps_per_epoch: int, usual: TrainingDefaults) -> int:
+    def total_steps(self, steps_per_epoch: int, defaults: TrainingDefaults) -> int:
         """Return the number of training steps.
 
         Args:
             steps_per_epoch: steps of one pass over the training data.
-            usual: see `defaults`.
+            defaults: from `defaults`.
         """
-        few = max(usual.epochs, math.ceil(usual.min_steps / steps_per_epoch))
+        few = max(defaults.epochs, math.ceil(defaults.min_steps / steps_per_epoch))
         return self.steps or steps_per_epoch * (self.epochs or few)
 
     def steps_between_evaluations(self, steps_per_epoch: int, total_steps: int) -> int:

@@ -1,4 +1,4 @@
-"""Settings that Python callers give, checked for their types; the command line makes its own."""
+"""Check and convert the settings that Python callers pass; the command line parses its own."""
 
 import os
 from collections.abc import Mapping
@@ -11,28 +11,28 @@ from heedful.errors import MAX_NAME_LENGTH, UserError, shorten, unknown_name
 
 
 def checked_values(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of settings as the class of the settings takes them.
+    """Return settings converted to the types of their class.
 
-    A list becomes a tuple, the name of a file a path, a path where names are taken a name, and a
-    number of numpy one of Python.
+    A list becomes a tuple, a file name a path, a path a name where the class has names, and a numpy
+    number a Python number.
 
     Args:
-        kind: the class, whose fields all the values are of.
-        values: by the name of the field.
+        kind: the settings class.
+        values: the settings, by field name.
 
     Raises:
-        UserError: a value is of another type, or none of the choices that there are.
+        UserError: a value has the wrong type, or is not one of the allowed choices.
     """
     hints = _hints(kind)
     return {name: checked_value(name, value, hints[name]) for name, value in values.items()}
 
 
-_hints = lru_cache(maxsize=64)(get_type_hints)  # a call for one short text takes a millisecond
+_hints = lru_cache(maxsize=64)(get_type_hints)  # get_type_hints is slow
 
 
 def checked_value(name: str, value: Any, hint: Any) -> Any:
-    """Return a value as what is annotated with ``hint`` takes it; see `checked_values`."""
-    if getattr(value, "shape", None) == ():  # a number of numpy or torch
+    """Return a value converted to an annotated type; see `checked_values`."""
+    if getattr(value, "shape", None) == ():  # a numpy or torch number
         value = value.item()
     origin, parts = get_origin(hint), get_args(hint)
     if origin is tuple and isinstance(value, tuple | list):
@@ -50,7 +50,7 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Tell whether a value is of an annotated type."""
+    """Return whether a value has an annotated type."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
@@ -66,7 +66,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """Return a type in words."""
+    """Describe a type in words."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return " or ".join(_words(one) for one in get_args(hint))

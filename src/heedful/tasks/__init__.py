@@ -6,6 +6,7 @@ from pathlib import Path
 
 from heedful.checkpoints.runs import RECORD, RunRecord
 from heedful.errors import UserError, check_known, unknown_name, with_article
+from heedful.interop.exported import EXPORTED
 from heedful.models.loading import head_of
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
@@ -25,8 +26,14 @@ def task_named(name: str) -> type[AnyTask]:
     return task
 
 
+def _record_file(folder: Path) -> Path | None:
+    """Return the file with the record of a run or of its export; None for any other folder."""
+    files = (folder / name for name in (RECORD, EXPORTED))
+    return next((path for path in files if path.is_file()), None)
+
+
 def read_task(record: RunRecord, folder: Path | None = None) -> AnyTask:
-    """Build the task of a run from its record in ``heedful.json``.
+    """Build the task of a run from its record.
 
     Args:
         record: the run record.
@@ -35,7 +42,7 @@ def read_task(record: RunRecord, folder: Path | None = None) -> AnyTask:
     Raises:
         UserError: the task or a key is unknown, a key is missing, or a value has the wrong type.
     """
-    path = RECORD if folder is None else folder / RECORD
+    path = (None if folder is None else _record_file(folder)) or RECORD
     goal = {key: tuple(v) if isinstance(v, list) else v for key, v in record.goal.items()}
     try:
         task_class = task_named(record.task)
@@ -62,7 +69,8 @@ def check_fit(run: Path, task: AnyTask, record: RunRecord, model: Model, length:
     Raises:
         UserError: naming the file.
     """
-    if not (run / RECORD).is_file():
+    path = _record_file(run)
+    if path is None:
         return
     if record.head is None and head_of(run) == "body":
         raise UserError(
@@ -73,4 +81,4 @@ def check_fit(run: Path, task: AnyTask, record: RunRecord, model: Model, length:
         if length == record.max_length:
             check_max_length(length, model.max_positions, "max_length")
     except UserError as error:
-        raise UserError(f"{run / RECORD}: {error}; the file is damaged") from None
+        raise UserError(f"{path}: {error}; the file is damaged") from None

@@ -28,7 +28,7 @@ from heedful.decoding.spans import ScoredWindow, best_spans
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.reading import Text
@@ -39,7 +39,7 @@ from heedful.settings import AnswerSettings, ColumnSettings, LongText, PredictSe
 from heedful.task import Forward, Input, LengthLimit, Recipe, Say, Start, StoreOf, Task
 from heedful.tasks.answers.candidates import CANDIDATES, SpanAnswer, span_probabilities
 from heedful.tasks.explanation_targets.spans import span as span_target
-from heedful.tasks.judges import decisions as judges
+from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.texts import encode_training_records, refuse_columns, start_encoder
 from heedful.tokens import PairLayout, Tokenizer
 
@@ -348,9 +348,9 @@ class Answer(Task[Question, Tensor, SpanAnswer]):
         """Return a new, empty accumulator of scores."""
         return SpanAnswerScores(self)
 
-    def judge(self) -> Judge[SpanAnswer, Question]:
-        """Return the judge of its answers."""
-        return judges.spans(no_answer=bool(self.no_answer))
+    def item_scorer(self) -> ItemScorer[SpanAnswer, Question]:
+        """Return the scorer of its answers."""
+        return item_scorers.spans(no_answer=bool(self.no_answer))
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

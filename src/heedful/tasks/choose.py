@@ -23,7 +23,7 @@ from heedful.device_transfer import reshape_with_host_copy
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.loading import head_of
 from heedful.reading import Text
 from heedful.reading.choices import Choices, read_choices
@@ -42,7 +42,7 @@ from heedful.task import (
 )
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import choice as choice_target
-from heedful.tasks.judges import decisions as judges
+from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.texts import (
     combine_texts,
     encode_training_records,
@@ -293,9 +293,9 @@ class Choose(Task[Choices, Tensor, Choice]):
         """Return a new, empty accumulator of scores."""
         return Counting(metrics.ChoiceScores(), _count)
 
-    def judge(self) -> Judge[Choice, Choices]:
-        """Return the judge of its answers."""
-        return judges.choices()
+    def item_scorer(self) -> ItemScorer[Choice, Choices]:
+        """Return the scorer of its answers."""
+        return item_scorers.choices()
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

@@ -1,5 +1,6 @@
 """Classification of one text or a pair, into one label or several."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -18,13 +19,14 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import class_labels, multi_hot
 from heedful.device_transfer import copy_to_device
 from heedful.distillation import DistillationLoss
-from heedful.errors import UserError, count_of, did_you_mean, join_names
+from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Record
-from heedful.reading.pictures import Picture
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, left_out
+from heedful.reading.delimited import split_values
+from heedful.reading.images import ImageRecord
+from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, refuse_options
 from heedful.task import (
     Ability,
     Forward,
@@ -40,21 +42,23 @@ from heedful.task import (
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import label as label_target
-from heedful.tasks.judges import decisions as judges
+from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.modalities import Modality
-from heedful.tasks.modalities.pictures import Pictures, shift_of
+from heedful.tasks.modalities.images import Images, shift_of
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import check_outputs, encode_training_records
 
-Item = Record | Picture
+Item = Record | ImageRecord
 
 _NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
+_MAX_GRADES = 20
+"""Maximum number of grades with fractions, such as 3.5 stars, that are usual for classes."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Classify(Task[Item, Tensor, Prediction]):
-    """Classifies texts or pictures into one label or several."""
+    """Classifies texts or images into one label or several."""
 
     name: ClassVar[str] = "classify"
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw"})
@@ -70,14 +74,14 @@ class Classify(Task[Item, Tensor, Prediction]):
     unknown."""
 
     pictures: bool = False
-    """Whether the inputs are pictures, not texts."""
+    """Whether the inputs are images, not texts."""
     shift: float = 0.0
-    """Maximum random shift of training pictures, as a share of the side length."""
+    """Maximum random shift of training images, as a share of the side length."""
 
     @property
     def modality(self) -> Modality:
         """The input modality."""
-        return Pictures(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
+        return Images(shift=self.shift) if self.pictures else Texts(pairs=self.pairs)
 
     @property
     def example(self) -> str:
@@ -94,16 +98,16 @@ class Classify(Task[Item, Tensor, Prediction]):
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
     ) -> Iterator[Item]:
-        """Stream the rows of tables, or the pictures of folders."""
+        """Stream the rows of tables, or the images of folders."""
         return self.modality.read(paths, columns, labelled=labelled)
 
     def from_texts(self, texts: Sequence[Any], first: int = 1) -> list[Item]:
-        """Make records from texts, pairs or pictures."""
+        """Make records from texts, pairs or images."""
         return self.modality.records(texts, first)
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """A text, two texts, or a picture."""
+        """A text, two texts, or an image."""
         return self.modality.inputs
 
     @classmethod
@@ -116,14 +120,14 @@ class Classify(Task[Item, Tensor, Prediction]):
         columns, options = recipe.columns, recipe.options
         assert isinstance(options, ClassifySettings)
         pictures, pairs = columns.format == "images", columns.text_pair is not None
-        shift = picture_options(options, pictures=pictures)
+        shift = image_options(options, images=pictures)
         modality = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).modality
         records = modality.read(recipe.data.train, columns, labelled=True)
         counts = Counter(label for record in records for label in record.labels or ())
         multi_label = columns.label_separator is not None
-        order = options.labels.split(",") if options.labels is not None else None
-        if order is not None:
-            order = [_stripped(label, counts) for label in order]
+        order = None
+        if options.labels is not None:
+            order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
         return cls(
             labels=labels,
@@ -175,9 +179,14 @@ class Classify(Task[Item, Tensor, Prediction]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is cut to its head by default."""
-        for first, second in alike(self.labels):
+        for first, second in lookalike_labels(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
+        if _are_measurements(self.labels):
+            say(
+                f"the {len(self.labels):,} labels are numbers with fractions, and each of them "
+                "counts as a class of its own; `heedful train regress` predicts a number"
+            )
         return self, start, encode_training_records(self, recipe, start, folder, say, rule="head")
 
     def encode(
@@ -273,7 +282,7 @@ class Classify(Task[Item, Tensor, Prediction]):
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
             windows=len(outputs),
-            picture=record.file if isinstance(record, Picture) else None,
+            picture=record.file if isinstance(record, ImageRecord) else None,
         )
 
     def explanation_target(
@@ -291,17 +300,17 @@ class Classify(Task[Item, Tensor, Prediction]):
         counter = metrics.ClassificationScores(self.labels, multi_label=self.multi_label)
         return Counting(counter, partial(_count, self))
 
-    def judge(self) -> Judge[Prediction, Item]:
-        """Return the judge of its answers."""
-        make_judge = judges.several_labels if self.multi_label else judges.one_label
-        return make_judge(self.labels)
+    def item_scorer(self) -> ItemScorer[Prediction, Item]:
+        """Return the scorer of its answers."""
+        make_scorer = item_scorers.several_labels if self.multi_label else item_scorers.one_label
+        return make_scorer(self.labels)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
-        noun = "image" if self.pictures else "text"
-        kind = f"any number of labels per {noun}" if self.multi_label else f"one label per {noun}"
-        number, names = count_of(len(self.labels), "label"), join_names(self.labels)
-        return f"Sorts {self.modality.plural} into {number} ({kind}): {names}."
+        noun, number = self.modality.noun, len(self.labels)
+        choice = "any number" if self.multi_label else "one"
+        kind = f"{choice} of {number:,} labels" if number > 1 else "one label or none"
+        return f"Gives each {noun} {kind}: {join_names(self.labels)}."
 
 
 def _count(
@@ -317,16 +326,16 @@ def _count(
     scores.update(label_scores.view(len(answers), num_labels), truth)
 
 
-def picture_options(options: ClassifySettings, *, pictures: bool) -> float:
-    """Return the maximum shift of pictures as a share of their side; 0 for texts.
+def image_options(options: ClassifySettings, *, images: bool) -> float:
+    """Return the maximum shift of images as a share of their side; 0 for texts.
 
     Raises:
-        UserError: a picture option is given for texts.
+        UserError: an image option is given for texts.
     """
-    if pictures:
+    if images:
         return shift_of(options)
     names = ("preset", "image_size", "shift", "patch_size", "grey")
-    left_out(options, names, "is for images: give --format images too")
+    refuse_options(options, names, "is for images: give --format images too")
     return 0.0
 
 
@@ -364,7 +373,7 @@ def _stripped(label: str, known_labels: Container[str]) -> str:
     return label if label in known_labels else label.strip()
 
 
-def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
+def lookalike_labels(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield pairs of labels that differ only in case, spacing or quotes, or are the same number.
 
     A CSV file with a space before a quote keeps the quotes in the value: ``a text, "label"``.
@@ -375,6 +384,13 @@ def alike(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
         first = seen.setdefault(Decimal(key) if _NUMBER.fullmatch(key) else key, label)
         if first != label:
             yield first, label
+
+
+def _are_measurements(labels: Sequence[str]) -> bool:
+    """Return whether labels look like the values of a measurement, such as a price."""
+    if len(labels) <= _MAX_GRADES or not all(map(_NUMBER.fullmatch, labels)):
+        return False
+    return any(math.isfinite(number) and number % 1 for number in map(float, labels))
 
 
 def class_weights(
@@ -393,7 +409,7 @@ def class_weights(
         total = counts.total()
         return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
     weights = dict.fromkeys(labels, 1.0)
-    for part in setting.split(","):
+    for part in split_values("--class-weights", setting):
         label, equals, weight = part.rpartition("=")
         label = _stripped(label, weights)
         if not equals or label not in weights:

@@ -12,7 +12,7 @@ import numpy as np
 from heedful.batches.corpus import Corpus, Documents, tokenize_documents, write_corpus
 from heedful.batches.segments import IN_WORD, segmenter_name
 from heedful.batches.sentences import SentenceRule
-from heedful.errors import UserError, join_names
+from heedful.errors import UserError, count_of, join_names
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8
@@ -181,7 +181,7 @@ def corpus_card(corpus: Corpus, tokenizer: Tokenizer) -> str:
     """Describe the size of a corpus, and its unknown tokens if there are many."""
     unknown = unknown_share(corpus, tokenizer)
     rare = f", {unknown:.0%} of them unknown to the vocabulary" if unknown > MANY_UNKNOWN else ""
-    return f"{len(corpus):,} documents of {corpus.tokens:,} tokens{rare}"
+    return f"{count_of(len(corpus), 'document')} of {count_of(corpus.tokens, 'token')}{rare}"
 
 
 def unknown_share(corpus: Documents, tokenizer: Tokenizer) -> float:

@@ -26,7 +26,7 @@ from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.reading import Record, Text
 from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings, Unnamed
 from heedful.task import (
@@ -42,7 +42,7 @@ from heedful.task import (
 )
 from heedful.tasks.answers.vectors import Embedding, join_windows
 from heedful.tasks.explanation_targets.vectors import vectors as vector_target
-from heedful.tasks.judges import numbers as judges
+from heedful.tasks.item_scorers import numbers as item_scorers
 from heedful.tasks.texts import (
     combine_texts,
     encode_training_records,
@@ -249,7 +249,7 @@ class Embed(Task[Record, Tensor, Embedding]):
             ids = ranks.gathered(_tokens_first(ids, mask), _NO_TOKEN)
         shared = _shared(ids)  # (P, P)
         shared = copy_to_device(shared, first.device)
-        loss = losses.partners(first, second, shared=shared, scale=self.scale)[0]
+        loss = losses.in_batch_contrastive(first, second, shared=shared, scale=self.scale)[0]
         # Each rank computed the loss of the pairs of all ranks.
         return loss if batch.replicas > 1 else loss / ranks.size()
 
@@ -345,9 +345,9 @@ class Embed(Task[Record, Tensor, Embedding]):
         """Return a new, empty accumulator of scores."""
         return EmbedScores()
 
-    def judge(self) -> Judge[Embedding, Record]:
-        """Return the judge of its answers."""
-        return judges.pairs((self.lowest, self.highest) if self.scored else None)
+    def item_scorer(self) -> ItemScorer[Embedding, Record]:
+        """Return the scorer of its answers."""
+        return item_scorers.pairs((self.lowest, self.highest) if self.scored else None)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

@@ -28,7 +28,7 @@ from heedful.device_transfer import get_host_copy
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.metrics.generation import bleu_tokenizer
 from heedful.models import BertEncoderDecoder
 from heedful.models.loading import bidirectional_option, family_of, head_of, load_model
@@ -67,7 +67,7 @@ from heedful.tasks.generation import (
     search_options,
     unpadded_token_ids,
 )
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.texts import (
     encode_training_records,
     read_table,
@@ -357,7 +357,7 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             lengths = torch.tensor([len(row) for row in token_ids], device=ids.device)
             positions = torch.arange(ids.shape[1] - 1, device=ids.device)
             ids, mask = ids[:, :-1], positions < (lengths - 1)[:, None]  # (B, S - 1)
-        texts = model.generate(ids, mask, search=search, numbers=sampling_seeds(token_ids))
+        texts = model.generate(ids, mask, search=search, item_seeds=sampling_seeds(token_ids))
         return texts
 
     def decode(
@@ -407,11 +407,13 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             raise UserError("--bleu-tokenize: this run continues texts, which BLEU does not score")
         return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
-    def judge(self) -> Judge[Generation, Record]:
-        """Return the judge of its answers."""
+    def item_scorer(self) -> ItemScorer[Generation, Record]:
+        """Return the scorer of its answers."""
         if not self.pairs:
-            return judges.continued()
-        return judges.generated(cased=False, translated=False, bleu_tokenize=self.bleu_tokenize)
+            return item_scorers.continued()
+        return item_scorers.generated(
+            cased=False, translated=False, bleu_tokenize=self.bleu_tokenize
+        )
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

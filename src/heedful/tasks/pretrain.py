@@ -22,9 +22,9 @@ from heedful.batches.masking import MaskRule, mask_rule
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentences import SentenceRule
 from heedful.distillation import DistillationLoss
-from heedful.errors import UserError
+from heedful.errors import UserError, count_of
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.models import Head
 from heedful.models.fresh import new_config
 from heedful.models.model import Model
@@ -298,8 +298,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         rule = self._rule(tokenizer)
         if rule is not None and (phrases := rule.phrases) is not None:
             num_unknown = len(self.phrases) - phrases.size
-            left_out = f"; {num_unknown:,} with unknown tokens are left out" if num_unknown else ""
-            say(f"{phrases.size:,} phrases are masked as a whole{left_out}")
+            left_out = f"; {num_unknown:,} with unknown tokens left out" if num_unknown else ""
+            verb = "is" if phrases.size == 1 else "are"
+            say(f"{count_of(phrases.size, 'phrase')} {verb} masked as a whole{left_out}")
         path, seed = folder / "sequences.arrow", recipe.training.seed
 
         @lru_cache(maxsize=1)
@@ -437,9 +438,9 @@ class Pretrain(Task[Example | Record, Any, Answer]):
         """Return a new, empty accumulator of scores."""
         return self.task_objective.scores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of its answers."""
-        return self.task_objective.judge()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of its answers."""
+        return self.task_objective.item_scorer()
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

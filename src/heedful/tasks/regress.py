@@ -16,7 +16,7 @@ from heedful.checkpoints.runs import RECORD, read_record
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.models.with_head import float32_layers
 from heedful.reading import Record, Text
@@ -35,7 +35,7 @@ from heedful.task import (
 )
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import number as number_target
-from heedful.tasks.judges import numbers as judges
+from heedful.tasks.item_scorers import numbers as item_scorers
 from heedful.tasks.modalities.texts import Texts
 from heedful.tasks.texts import (
     encode_texts,
@@ -281,9 +281,9 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Return a new, empty accumulator of scores."""
         return Counting(metrics.RegressionScores(), _count)
 
-    def judge(self) -> Judge[Estimate, Record]:
-        """Return the judge of its answers."""
-        return judges.estimates()
+    def item_scorer(self) -> ItemScorer[Estimate, Record]:
+        """Return the scorer of its answers."""
+        return item_scorers.estimates()
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

@@ -17,7 +17,7 @@ from heedful.batches.packed import Packed, pack
 from heedful.batches.sentence_pairs import Frame
 from heedful.batches.sentences import SentenceRule
 from heedful.batches.stream import derived_seed
-from heedful.errors import UserError
+from heedful.errors import UserError, count_of
 from heedful.reading.compressed import compression_of
 from heedful.reading.documents import DocumentLayout, read_documents
 from heedful.reading.lines import UTF8, source_name
@@ -63,7 +63,8 @@ class ShardedText:
         if all(compression_of(shard) is None and shard.is_file() for shard in self.shards):
             size = sum(shard.stat().st_size for shard in self.shards)
             share = size / sum(len(text.encode()) for text in texts)
-            say(f"an epoch has about {share * len(examples) / batch_size:,.0f} steps")
+            steps = round(share * len(examples) / batch_size)
+            say(f"an epoch has about {count_of(steps, 'step')}")
         return Shards(
             count=len(self.shards),
             side_by_side=options.open_shards,

@@ -36,7 +36,7 @@ from heedful.device_transfer import get_host_copy, nonzero_indices
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.models.model import Model
 from heedful.reading import Text, read_records
 from heedful.reading.compressed import extension_of
@@ -56,7 +56,7 @@ from heedful.task import Forward, LengthLimit, Recipe, Say, Scores, Start, Store
 from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.entities import tag as tag_target
-from heedful.tasks.judges import entities as judges
+from heedful.tasks.item_scorers import entities as item_scorers
 from heedful.tasks.texts import (
     check_outputs,
     encode_training_records,
@@ -380,9 +380,9 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """Return a new, empty accumulator of scores."""
         return Counting(metrics.EntityScores(), _count)
 
-    def judge(self) -> Judge[Tagging, TaggedText]:
-        """Return the judge of its answers."""
-        return judges.entities(self.types)
+    def item_scorer(self) -> ItemScorer[Tagging, TaggedText]:
+        """Return the scorer of its answers."""
+        return item_scorers.entities(self.types)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""

@@ -355,8 +355,9 @@ def encode_training_records(
     if texts:
         say(
             f"{'1 text is' if texts == 1 else f'{texts:,} texts are'} longer than "
-            f"{start.max_length} tokens: {tokens:,} tokens are not used for training; see "
-            "--long-text and --max-length"
+            f"{start.max_length} tokens: {count_of(tokens, 'token')} "
+            f"{'is' if tokens == 1 else 'are'} not used for training; see --long-text and "
+            "--max-length"
         )
     store = Store(folder / "train.arrow")
     return lambda epoch: store

@@ -22,7 +22,7 @@ from heedful.batches.parallel import cut_source, encode_pairs, to_example, token
 from heedful.errors import UserError, count_of
 from heedful.explanation_target import Answered, ExplanationTarget
 from heedful.files import new_folder
-from heedful.judging import Judge
+from heedful.item_results import ItemScorer
 from heedful.losses import IGNORED
 from heedful.metrics.generation import bleu_tokenizer
 from heedful.models.loading import load_model
@@ -41,7 +41,7 @@ from heedful.settings import (
     PredictSettings,
     ScoreSettings,
     TranslateSettings,
-    left_out,
+    refuse_options,
 )
 from heedful.task import (
     Ability,
@@ -60,7 +60,7 @@ from heedful.tasks.answers.generated import best_texts
 from heedful.tasks.answers.translations import Translation, TranslationScores, align_words
 from heedful.tasks.explanation_targets.generated import translated as translation_target
 from heedful.tasks.generation import SEARCH_OPTIONS, GenerationOutput
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.texts import text_records
 from heedful.tokens import TranslationTokenizer
 from heedful.training.progress import counted
@@ -387,9 +387,9 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         """Return a copy of the task with another tokenizer for BLEU."""
         return replace(self, bleu_tokenize=settings.bleu_tokenize or self.bleu_tokenize)
 
-    def judge(self) -> Judge[Translation, Record]:
-        """Return the judge of its answers."""
-        return judges.generated(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
+    def item_scorer(self) -> ItemScorer[Translation, Record]:
+        """Return the scorer of its answers."""
+        return item_scorers.generated(cased=True, translated=True, bleu_tokenize=self.bleu_tokenize)
 
     def model_card(self) -> str:
         """Describe the run for its model card."""
@@ -416,7 +416,9 @@ def _check_options(recipe: Recipe) -> None:
             raise UserError("--revision is for a model from a hub: give --model too")
         return
     options = [field.name for field in fields(TranslateSettings) if field.name != "max_ratio"]
-    left_out(recipe.options, options, "is for a model from scratch: leave out either it or --model")
+    refuse_options(
+        recipe.options, options, "is for a model from scratch: leave out either it or --model"
+    )
 
 
 def _checkpointing_error() -> UserError:

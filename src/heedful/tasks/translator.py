@@ -129,7 +129,7 @@ def _search(
         batch.inputs["input_ids"],
         batch.inputs.get("attention_mask"),
         search=options,
-        numbers=sampling_seeds(unpadded_token_ids(batch)),
+        item_seeds=sampling_seeds(unpadded_token_ids(batch)),
         prefixes=prefixes,
     )
 

@@ -1,5 +1,6 @@
 """Tokenizers: text to ids with exact offsets; for translation, also back to the exact text."""
 
+from heedful.tokens.additions import AddedToken
 from heedful.tokens.bert import (
     BertTokenizer,
     BertTokenizerFast,
@@ -31,6 +32,7 @@ from heedful.tokens.unigram_tokenizer import (
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 __all__ = [
+    "AddedToken",
     "AlbertTokenizer",
     "BertTokenizer",
     "BertTokenizerFast",

@@ -31,6 +31,7 @@ class _Pass(NamedTuple):
     pattern: re.Pattern[str]
     tokens: Mapping[str, str]
     """The text to match -> its token."""
+    first_characters: Collection[str]
 
 
 class AddedTokens:
@@ -52,7 +53,12 @@ class AddedTokens:
         order = sorted(self.ids, key=lambda token: (token in special.ordinary, self.ids[token]))
         late = {rewrite(token): token for token in reversed(order) if token in special.normalized}
         late.pop("", None)
-        self._passes = [_Pass(_pattern(tokens), tokens) for tokens in (early, late)]
+        self.late = frozenset(late)
+        """The normalized texts of the tokens that are marked as normalized."""
+        self._passes = [
+            _Pass(_pattern(tokens), tokens, {token[0] for token in tokens})
+            for tokens in (early, late)
+        ]
         self._find_start = _starts((*early, *late)).search
         context_sensitive = special.lstrip | special.rstrip | special.single_word
         self.letters = {
@@ -71,6 +77,20 @@ class AddedTokens:
         return self._find_start(text) is not None and any(
             one.pattern.search(text) for one in self._passes
         )
+
+    def starts(self, text: str) -> list[int]:
+        """Return where tokens that are not marked as normalized may start in a text."""
+        return self._starts_of(text, self._passes[0])
+
+    def late_starts(self, rewritten: str) -> list[int]:
+        """Return where tokens that are marked as normalized may start in a rewritten text."""
+        return self._starts_of(rewritten, self._passes[1])
+
+    def _starts_of(self, text: str, matcher: "_Pass") -> list[int]:
+        # Searching for a first character is much faster than searching for a token.
+        if not any(character in text for character in matcher.first_characters):
+            return []
+        return [match.start() for match in matcher.pattern.finditer(text)]
 
     def may_contain_others(self, text: str) -> bool:
         """Return whether a text may contain added tokens other than `letters`."""

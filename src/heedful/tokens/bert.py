@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.compiled_file import check_layout
+from heedful.tokens.conversion import NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
-from heedful.tokens.layout import PairLayout
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_tokens
@@ -73,19 +75,11 @@ class BertTokenizer(ModelTokenizer):
             split_ideographs=tokenize_chinese_chars,
             never_split=never_split,
         )
-        kind, special = self.kind, vocabulary.special
-        begin, end = (vocabulary.ids[token] for token in (special.cls_token, special.sep_token))
         super().__init__(
-            WordPieceEncoder(normalizer, vocabulary),
             vocabulary,
-            PairLayout(
-                begin=(begin,),
-                middle=(end,) * kind.separators,
-                end=(end,),
-                second_type=kind.second_type,
-                uses_token_types=kind.token_types,
-            ),
-            token_types=kind.token_types,
+            encoder=partial(WordPieceEncoder, normalizer),
+            layout=self.kind.layout,
+            token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
@@ -102,6 +96,7 @@ class BertTokenizer(ModelTokenizer):
         never_split: Collection[str] | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -115,6 +110,7 @@ class BertTokenizer(ModelTokenizer):
             never_split: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -141,6 +137,7 @@ class BertTokenizer(ModelTokenizer):
         tokenizer._apply_token_types(files)
         types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -153,13 +150,20 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.kind, self.vocabulary, settings, told=self.token_types)
+        write_folder(Path(folder), self.kind, self.vocabulary, settings, types=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
+        special = self.vocabulary.special
+        # Omit these if they are all empty, so that the identity still matches older runs.
+        rare = (special.ordinary, special.single_word, special.normalized & {*special.ordinary})
         return [
             [self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars],
-            [sorted(self.never_split), self.all_special_tokens],
+            [
+                sorted(self.never_split),
+                self.all_special_tokens,
+                *([*map(sorted, rare)] if any(rare) else []),
+            ],
             list(self.vocabulary.tokens),
             *([self.vocabulary.added] if self.vocabulary.added else []),
         ]
@@ -184,26 +188,11 @@ class MPNetTokenizer(BertTokenizer):
     """
 
     kind = MPNET
-
-    @property
-    def bos_token(self) -> str:
-        """Alias of ``cls_token``."""
-        return self.cls_token
-
-    @property
-    def bos_token_id(self) -> int:
-        """Alias of ``cls_token_id``."""
-        return self.cls_token_id
-
-    @property
-    def eos_token(self) -> str:
-        """Alias of ``sep_token``."""
-        return self.sep_token
-
-    @property
-    def eos_token_id(self) -> int:
-        """Alias of ``sep_token_id``."""
-        return self.sep_token_id
+    _names = NAMES_WITH_ENDS
+    bos_token: str
+    bos_token_id: int
+    eos_token: str
+    eos_token_id: int
 
 
 BertTokenizerFast = BertTokenizer

@@ -148,6 +148,10 @@ class ByteLevelEncoder:
             starts += islice(accumulate((len(one) + 1 for one in parts), initial=start), len(parts))
         return pieces_of_chunks(chunks, starts)
 
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text."""
+        return [self._tokens[token_id] for token_id in self.ids([text])[0]]
+
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it, so has no leading white space."""
         return token not in self._added.ids and token[:1] not in _SPACES

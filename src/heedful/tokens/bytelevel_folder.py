@@ -74,7 +74,7 @@ class ByteLevelKind:
     def layout(self, vocabulary: Vocabulary) -> PairLayout:
         """Return the special tokens around texts."""
         if not self.around:
-            return PairLayout()
+            return PairLayout(second_type=self.second_type, uses_token_types=self.token_types)
         cls_id = vocabulary.ids[vocabulary.special.cls_token]
         sep_id = vocabulary.ids[vocabulary.special.sep_token]
         return PairLayout(
@@ -82,6 +82,7 @@ class ByteLevelKind:
             middle=(sep_id,) * self.separators,
             end=(sep_id,),
             second_type=self.second_type,
+            uses_token_types=self.token_types,
         )
 
 
@@ -108,6 +109,7 @@ GPT2_KIND = ByteLevelKind(
         unk_token=(_END := "<|endoftext|>"), sep_token=_END, pad_token=_END, cls_token=_END
     ),
     around=False,
+    second_type=1,
     trim_offsets=False,
     processor="ByteLevel",
 )
@@ -201,9 +203,7 @@ def read_vocabulary(files: TokenizerFiles, kind: ByteLevelKind) -> tuple[Vocabul
                     overrides["pad_token"] = one
                 defaults = replace(defaults, **overrides)
     tokens, merges, path = _tokens_and_merges(files)
-    vocabulary = read_special(
-        files, tokens, source=str(path), defaults=defaults, refused=(), ordinary=True
-    )
+    vocabulary = read_special(files, tokens, source=str(path), defaults=defaults)
     if kind.around:
         check_layout(files, kind.layout(vocabulary), vocabulary.ids)
     return vocabulary, merges
@@ -255,7 +255,7 @@ def write_folder(
     merges: list[Pair],
     settings: ByteLevelSettings,
     *,
-    told: bool,
+    types: bool,
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -265,7 +265,7 @@ def write_folder(
         vocabulary: the tokens.
         merges: the pairs of tokens to merge.
         settings: other settings that affect ids and text.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     tokens = vocabulary.special
     special = special_entries(vocabulary)
@@ -276,7 +276,7 @@ def write_folder(
         if tokens.pad_token == tokens.sep_token:
             del special["pad_token"]
     described = added_token_entries(vocabulary)
-    names = input_names(told=told, usual=kind.token_types)
+    names = input_names(types=types, default=kind.token_types)
     config = {**asdict(settings), **names, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / VOCABULARY, vocabulary.ids)

@@ -4,8 +4,7 @@ An encoder splits a text into chunks whose pieces depend on nothing outside the 
 a text are the concatenated pieces of its chunks, and the pieces of each chunk are cached.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain, islice, repeat
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
@@ -51,6 +50,12 @@ class PieceEncoder(Protocol):
 
     def check_words(self) -> None:
         """Raise a `UserError` if this encoder does not accept texts split into words."""
+
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text.
+
+        A unigram model shows the text that an unknown token stands for, as the reference does.
+        """
 
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it."""
@@ -193,16 +198,7 @@ def pieces_of(encoder: PieceEncoder, text: Words) -> Pieces:
     return all_pieces
 
 
-def special_pattern(tokens: Iterable[str]) -> re.Pattern[str]:
-    """Return a pattern that matches special tokens, preferring the longest."""
-    return re.compile("|".join(map(re.escape, sorted(tokens, key=len, reverse=True))))
-
-
-def special_parts(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, bool]]:
-    """Split a text at its special tokens. Yield each part, and whether it is a special token."""
-    start = 0
-    for match in pattern.finditer(text):
-        yield text[start : match.start()], False
-        yield match.group(), True
-        start = match.end()
-    yield text[start:], False
+def spelled_of(encoder: PieceEncoder, text: Words) -> list[str]:
+    """Return the tokens of a text, or of a list of words; see `PieceEncoder.spelled`."""
+    words = [text] if isinstance(text, str) else text
+    return list(chain.from_iterable(map(encoder.spelled, words)))

@@ -20,6 +20,13 @@ class CharSpan(NamedTuple):
     end: int
 
 
+class TokenSpan(NamedTuple):
+    """The tokens of a row that a word is made of."""
+
+    start: int
+    end: int
+
+
 class Encoding(MutableMapping[str, Any]):
     """Token ids, masks and other model inputs by name, with the origin of each token.
 
@@ -107,6 +114,55 @@ class Encoding(MutableMapping[str, Any]):
         row, token = _row_and_index(batch_or_token_index, token_index)
         offsets = self._origin_of(row).offsets(row)[token]
         return None if offsets is None else CharSpan(*offsets)
+
+    def token_to_word(
+        self, batch_or_token_index: int, token_index: int | None = None
+    ) -> int | None:
+        """Return the index of a token's word in its text; None for special tokens.
+
+        Args:
+            batch_or_token_index: index of the row, or the token's position if no other is given.
+            token_index: position of the token in its row.
+        """
+        row, token = _row_and_index(batch_or_token_index, token_index)
+        return self.word_ids(row)[token]
+
+    def word_to_tokens(
+        self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
+    ) -> TokenSpan | None:
+        """Return the tokens of a word: the first, and the one after the last.
+
+        Args:
+            batch_or_word_index: index of the row, or of the word if no other is given.
+            word_index: index of the word in its text.
+            sequence_index: 0 for the first text, 1 for the second.
+
+        Returns:
+            None if the row has no token of the word.
+        """
+        row, word = _row_and_index(batch_or_word_index, word_index)
+        tokens = zip(self.sequence_ids(row), self.word_ids(row), strict=True)
+        positions = [at for at, one in enumerate(tokens) if one == (sequence_index, word)]
+        return TokenSpan(positions[0], positions[-1] + 1) if positions else None
+
+    def word_to_chars(
+        self, batch_or_word_index: int, word_index: int | None = None, sequence_index: int = 0
+    ) -> CharSpan | None:
+        """Return the start and end of a word in its text; see `word_to_tokens`."""
+        row, word = _row_and_index(batch_or_word_index, word_index)
+        tokens = self.word_to_tokens(row, word, sequence_index)
+        if tokens is None:
+            return None
+        spans = [span for span in self._origin_of(row).offsets(row)[slice(*tokens)] if span]
+        return CharSpan(spans[0][0], spans[-1][1])
+
+    def char_to_word(
+        self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
+    ) -> int | None:
+        """Return the index of the word that contains a character; see `char_to_token`."""
+        row, char = _row_and_index(batch_or_char_index, char_index)
+        token = self.char_to_token(row, char, sequence_index)
+        return None if token is None else self.token_to_word(row, token)
 
     def to(self, device: Any) -> "Encoding":
         """Move all tensors to a torch device, in place, and return the encoding."""
@@ -228,8 +284,8 @@ def as_tensors(values: Mapping[str, Any], kind: Tensors) -> dict[str, Any]:
             _check_lengths(name, [len(row) for row in rows if isinstance(row, list)])
         array = numpy.asarray(rows)
         if array.dtype.kind not in "biuf":
-            raise UserError(f"{name}: {shorten(repr(rows), MAX_NAME_LENGTH)} make no tensor")
-        if array.dtype.kind in "iu" or not array.size:  # an empty list would be one of floats
+            raise UserError(f"{name}: no tensor can hold {shorten(repr(rows), MAX_NAME_LENGTH)}")
+        if array.dtype.kind in "iu" or not array.size:  # an empty list would become floats
             array = array.astype(numpy.int64, copy=False)
         arrays[name] = array
     if kind == "np":
@@ -246,6 +302,6 @@ def _check_lengths(name: str, lengths: Sequence[int]) -> None:
     """Raise an error if rows differ in length."""
     if len(set(lengths)) > 1:
         raise UserError(
-            f"{name}: rows of {min(lengths)} to {max(lengths)} tokens make no tensor; give "
-            "padding=True, and truncation=True where texts are longer than max_length"
+            f"{name}: no tensor can hold rows of {min(lengths)} to {max(lengths)} tokens; give "
+            "padding=True, and truncation=True if texts are longer than max_length"
         )

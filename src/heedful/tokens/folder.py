@@ -7,6 +7,7 @@ from typing import Any
 
 from heedful.errors import UserError
 from heedful.files import read_json_or_empty
+from heedful.tokens.additions import ADDITIONAL, SWITCHES, described
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 CONFIG = "tokenizer_config.json"
@@ -27,14 +28,8 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 _LARGEST_LENGTH = 10**20
 """From this value on, the reference's ``model_max_length`` means unknown."""
 
-SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
-"""The matching options of added tokens."""
-
 TYPES = "token_type_ids"
 """The name of token types in the results of calls and in files."""
-
-ADDITIONAL = "additional_special_tokens"
-"""The key of special tokens without a name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +119,7 @@ def consistent_value(
     if value is not None and other is not None and value != other:
         raise UserError(
             f"{files.config_path} says {key} {value}, {TOKENIZER_JSON} beside it says "
-            f"{compiled_key} {other}; mend one of them"
+            f"{compiled_key} {other}; correct one of them"
         )
     return other if value is None else value
 
@@ -145,7 +140,7 @@ def read_max_length(files: TokenizerFiles) -> int | None:
     return int(length)
 
 
-def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -> bool:
+def reads_token_types(files: TokenizerFiles, *, default: bool, second_type: int) -> bool:
     """Return whether models receive token types: as the files say, or as the class's default.
 
     Raises:
@@ -156,13 +151,13 @@ def reads_token_types(files: TokenizerFiles, *, usual: bool, second_type: int) -
         return TYPES in names
     # The reference's generic class passes token types if its rows have more than one.
     is_generic = str(files.config.get("tokenizer_class")).removesuffix("Fast") == ANY_CLASS
-    return usual or (is_generic and second_type > 0)
+    return default or (is_generic and second_type > 0)
 
 
-def input_names(*, told: bool, usual: bool) -> dict[str, Any]:
+def input_names(*, types: bool, default: bool) -> dict[str, Any]:
     """Return the entry for token types in a file; empty if they are the class's default."""
-    names = ["input_ids", *([TYPES] if told else []), "attention_mask"]
-    return {} if told == usual else {"model_input_names": names}
+    names = ["input_ids", *([TYPES] if types else []), "attention_mask"]
+    return {} if types == default else {"model_input_names": names}
 
 
 def json_part(files: TokenizerFiles, key: str, kind: str) -> dict[str, Any]:
@@ -197,8 +192,6 @@ def read_special(
     *,
     source: str,
     defaults: SpecialTokens,
-    refused: Collection[str],
-    ordinary: bool = False,
 ) -> Vocabulary:
     """Build a vocabulary from tokens and the special tokens that the files name.
 
@@ -209,18 +202,14 @@ def read_special(
         tokens: the tokens, with or without added tokens.
         source: where the tokens come from, for messages.
         defaults: the special tokens that apply if the files name none.
-        refused: options of added tokens that must be off, out of ``lstrip``, ``rstrip``,
-            ``single_word`` and ``normalized``.
-        ordinary: whether added tokens may be ordinary text, not special.
 
     Raises:
-        UserError: files name different special tokens, or an added token is of an unsupported
-            kind.
+        UserError: files name different special tokens, or an added token is damaged.
     """
     folder, base, tokens = files.folder, len(tokens), list(tokens)
     special = replace(defaults, **_special_tokens(files))
     named, additional = special.named(), list(special.additional_special_tokens)
-    added, non_special = _added_tokens(files, {*named.values(), *additional}, refused, ordinary)
+    added, non_special = _added_tokens(files, {*named.values(), *additional})
     for token_id, token in sorted(added.items()):
         if token_id == len(tokens):
             tokens.append(token)
@@ -239,7 +228,6 @@ def read_special(
     switches: dict[str, Any] = {
         switch: frozenset(token for token, on in _switched(files, switch).items() if on) & all_added
         for switch in SWITCHES
-        if switch not in refused
     }
     described = _switched(files, "lstrip").keys()
     for switch in ("lstrip", "normalized"):
@@ -248,7 +236,7 @@ def read_special(
             for name, token in defaults.named().items()
             if token in getattr(defaults, switch) and named[name] not in described
         }
-        switches[switch] = switches.get(switch, frozenset()) | on
+        switches[switch] |= on
     # If only the old file names an ordinary token, the reference matches it in normalized text.
     switches["normalized"] |= {token for token in ordinary_tokens if token not in described}
     special = replace(
@@ -295,38 +283,26 @@ def _entries(files: TokenizerFiles) -> list[tuple[Path, Any, Any]]:
 
 
 def _added_tokens(
-    files: TokenizerFiles, special: Collection[str], refused: Collection[str], ordinary: bool
+    files: TokenizerFiles, special: Collection[str]
 ) -> tuple[dict[int, str], list[str]]:
     """Return id -> token of all added tokens, and the tokens that are not special."""
     entries = _entries(files)
-    added = dict(_added_token(*entry, refused, ordinary) for entry in entries)
+    added = dict(_added_token(*entry) for entry in entries)
     non_special = [entry["content"] for _, _, entry in entries if not entry.get("special", False)]
     for token, token_id in files.added.items():
         is_known = token in special or added.get(token_id) == token
-        if type(token_id) is not int or not (is_known or ordinary):
-            path = files.folder / ADDED
-            raise UserError(
-                f"{path}: {token!r} ({token_id!r}) is not a special token: not supported"
-            )
+        if type(token_id) is not int:
+            raise UserError(f"{files.folder / ADDED}: {token!r} has the id {token_id!r}")
         added[token_id] = token
         non_special += [] if is_known else [token]
     return added, list(dict.fromkeys(non_special))
 
 
-def _added_token(
-    path: Path, token_id: Any, entry: Any, refused: Collection[str], ordinary: bool
-) -> tuple[int, str]:
-    """Return the id and the text of an added token; raise an error for an unsupported kind."""
+def _added_token(path: Path, token_id: Any, entry: Any) -> tuple[int, str]:
+    """Return the id and the text of an added token; raise an error for a damaged one."""
     token = entry.get("content") if isinstance(entry, dict) else None
     if not isinstance(token, str) or not str(token_id).isdecimal():
         raise UserError(f"{path}: added token {token_id!r} is {entry!r}")
-    unsupported = [key for key in refused if entry.get(key)]
-    if not entry.get("special", False) and not ordinary:
-        unsupported.append("special=false")
-    if unsupported:
-        raise UserError(
-            f"{path}: added token {token!r} has {', '.join(unsupported)}: not supported"
-        )
     return int(token_id), token
 
 
@@ -363,15 +339,16 @@ def added_token_entries(vocabulary: Vocabulary) -> dict[str, Any]:
 
     Without descriptions, the reference guesses the options of special tokens.
     """
-    special = vocabulary.special
     return {
-        str(token_id): {
-            "content": token,
-            "lstrip": token in special.lstrip,
-            "normalized": token in special.normalized,
-            "rstrip": token in special.rstrip,
-            "single_word": token in special.single_word,
-            "special": token not in special.ordinary,
+        str(vocabulary.ids[content]): {
+            "content": content,
+            "lstrip": token.lstrip,
+            "normalized": token.normalized,
+            "rstrip": token.rstrip,
+            "single_word": token.single_word,
+            "special": token.special,
         }
-        for token, token_id in vocabulary.added_ids().items()
+        for content, token in sorted(
+            described(vocabulary).items(), key=lambda item: vocabulary.ids[item[0]]
+        )
     }

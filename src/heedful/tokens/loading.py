@@ -221,7 +221,7 @@ def kind_of(folder: Path) -> TokenizerKind:
     if kinds := [*(kind for kind in KINDS if kind.is_in(folder)), *of_model]:
         return kinds[0]
     if (folder / "preprocessor_config.json").is_file():
-        raise UserError(f"{folder}: its model reads pictures; give one that reads texts")
+        raise UserError(f"{folder}: its model reads images; give one that reads texts")
     raise UserError(
         f"{folder}: no tokenizer in it; expected vocab.txt, vocab.json with its other files, "
         f"{unigram_folder.ALBERT.file}, {unigram_folder.XLM_ROBERTA.file} or {TOKENIZER_JSON}"

@@ -112,7 +112,7 @@ class MarianText:
         return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the slice of ``decode(ids)`` that each id spells; see `Spelling.slices`."""
+        """Return the slice of ``decode(ids)`` that each id spells; see `TokenBytes.slices`."""
         return self._spelling.slices(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -51,6 +51,7 @@ class UnigramEncoder:
     def __init__(self, unigram: Unigram, rules: Rules, vocabulary: Vocabulary) -> None:
         self._splitter = Splitter(rules, vocabulary)
         self._bytes = unigram.bytes
+        self._tokens = vocabulary.tokens
         self._unigram = unigram
         self._words = ChunkCache(unigram.segment, MAX_WORDS)
         self._plain_ids = ChunkCache(self._ids_of_word, MAX_WORDS)
@@ -112,6 +113,20 @@ class UnigramEncoder:
             removed, chunks, located = 0, [text], [self._located(splitter.items(text))]
         starts = accumulate((len(chunk) + 1 for chunk in chunks), initial=removed)
         return pieces_of_chunks(located, starts)
+
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text, with the text of each unknown token, once normalized."""
+        tokens: list[str] = []
+        for word, _, added_id in self._splitter.items(text):
+            if added_id is not None:
+                tokens.append(self._tokens[added_id])
+                continue
+            begin = 0
+            for token_id, end in self._words[word]:
+                is_unknown = token_id == self._unigram.unknown_id
+                tokens.append(word[begin:end] if is_unknown else self._tokens[token_id])
+                begin = end
+        return tokens
 
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it, so has no leading space."""

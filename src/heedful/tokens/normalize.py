@@ -77,6 +77,7 @@ class Normalizer:
             raise UserError(f"never_split {never_split!r}: must be words, without spaces in them")
         self.never_split = frozenset(never_split)
         self._clean = ReplacementTable(self._cleaned)
+        self._rewrite = ReplacementTable(self._rewritten)
         self._fold = ReplacementTable(self._folded)
 
     def _cleaned(self, character: str) -> str:
@@ -89,19 +90,18 @@ class Normalizer:
             return f" {character} "
         return character
 
-    def _folded(self, character: str) -> str:
-        return "".join(
-            folded for cleaned in self._cleaned(character) for folded in self._bare(cleaned)
-        )
-
-    def _bare(self, character: str) -> str:
-        """Decompose, strip and lowercase a cleaned character, and isolate punctuation."""
-        parts: Iterable[str] = character
+    def _rewritten(self, character: str) -> str:
+        """Clean, decompose, strip and lowercase a character."""
+        parts: Iterable[str] = self._cleaned(character)
         if self.strip_accents:
-            parts = (part for part in decomposition(character) if ord(part) not in MARKS)
+            decomposed = chain.from_iterable(map(decomposition, parts))
+            parts = (part for part in decomposed if ord(part) not in MARKS)
         if self._lower_case:
             parts = (lowered for part in parts for lowered in lower(part))
-        return "".join(f" {part} " if ord(part) in PUNCTUATION else part for part in parts)
+        return "".join(parts)
+
+    def _folded(self, character: str) -> str:
+        return _with_punctuation_apart(self._rewritten(character))
 
     def image(self, character: str) -> str:
         """Return the replacement of a character, surrounded by spaces if it is a separate word.
@@ -109,6 +109,18 @@ class Normalizer:
         With ``strip_accents``, the result for a movable character also depends on its neighbours.
         """
         return self._fold[ord(character)]
+
+    def letter(self, character: str) -> str:
+        """Return the replacement of a character before punctuation is isolated."""
+        return self._rewrite[ord(character)]
+
+    def rewritten(self, text: str) -> str:
+        """Return a text before it is split into words: its spaces and punctuation remain."""
+        return self.sourced(text)[0]
+
+    def sourced(self, text: str) -> Sourced:
+        """Return a `rewritten` text, with the source index of each character."""
+        return self._replaced(text, list(range(len(text))), self._rewrite)
 
     def words(self, text: str) -> list[str]:
         """Return the normalised words of a text, including punctuation marks."""
@@ -131,7 +143,7 @@ class Normalizer:
         """Yield the words of a text, with the source index of each character."""
         sources = list(range(len(text)))
         if not self.never_split:
-            yield from _split(*self._fold_sourced(text, sources))
+            yield from _split(*self._replaced(text, sources, self._fold))
             return
         for run, run_sources in _split(
             *join_replacements(map(self._clean.__getitem__, map(ord, text)), sources)
@@ -139,14 +151,24 @@ class Normalizer:
             if run in self.never_split:
                 yield run, run_sources
             else:
-                yield from _split(*self._fold_sourced(run, run_sources))
+                yield from _split(*self._replaced(run, run_sources, self._fold))
 
-    def _fold_sourced(self, text: str, sources: list[int]) -> Sourced:
+    def _replaced(self, text: str, sources: list[int], table: ReplacementTable) -> Sourced:
+        """Replace the characters of a text with those of a table, in canonical order."""
         if self.strip_accents and _FIND_MOVABLE(text):
             text, sources = join_replacements(map(self._clean.__getitem__, map(ord, text)), sources)
             text, sources = join_replacements(map(decomposition, text), sources)
             text, sources = _in_canonical_order(text, sources)
-        return join_replacements(map(self._fold.__getitem__, map(ord, text)), sources)
+        return join_replacements(map(table.__getitem__, map(ord, text)), sources)
+
+
+def words_of_rewritten(text: str, sources: list[int]) -> Iterator[Sourced]:
+    """Yield the words of a text that was rewritten before; see `Normalizer.sourced`."""
+    yield from _split(*join_replacements(map(_with_punctuation_apart, text), sources))
+
+
+def _with_punctuation_apart(text: str) -> str:
+    return "".join(f" {part} " if ord(part) in PUNCTUATION else part for part in text)
 
 
 def _is_word(value: object) -> bool:

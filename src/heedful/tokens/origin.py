@@ -33,6 +33,8 @@ class Origin:
     """The pieces of the second texts; empty for a sample without a second text."""
     locate: Callable[[Words], Pieces]
     """Computes the pieces of a text, with offsets and word indices."""
+    spell: Callable[[Words], list[str]]
+    """Computes the tokens of a text; see `PieceEncoder.spelled`."""
     vocabulary: Vocabulary
     _located: dict[int, tuple[Pieces, Pieces]] = field(default_factory=dict)
 
@@ -71,9 +73,15 @@ class Origin:
         """Return the tokens of a row, including special tokens and padding."""
         row = self._row(index)
         first, second = (pieces.ids_of(row.sample) for pieces in (self.pieces, self.second_pieces))
-        return [
+        tokens = [
             self.vocabulary.tokens[token_id] for token_id in row.ids(first, second, self._pad_id)
         ]
+        if self.vocabulary.special.unk_token not in tokens:
+            return tokens
+        other = self.second_texts[row.sample]
+        texts = self.spell(self.texts[row.sample]), [] if other is None else self.spell(other)
+        spelled: list[str | None] = row.values(*texts, special=None, padding=None)
+        return [token if own is None else own for token, own in zip(tokens, spelled, strict=True)]
 
     def word_ids(self, index: int) -> list[int | None]:
         """Return the index of each token's word in its text; None for special tokens."""

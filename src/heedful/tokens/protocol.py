@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
 
     @property
     def mask_token(self) -> str:
-        """The mask token, which users write in place of a hidden token."""
+        """The mask token, which users write for a token to be predicted."""
 
     @property
     def mask_token_id(self) -> int | None:

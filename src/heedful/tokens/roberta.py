@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.bpe import Pair
 from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.bytelevel_folder import (
@@ -18,9 +20,12 @@ from heedful.tokens.bytelevel_folder import (
     read_vocabulary,
     write_folder,
 )
+from heedful.tokens.conversion import NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
+
+_AROUND = ("cls_token", "sep_token")
 
 
 class ByteLevelTokenizer(ModelTokenizer):
@@ -45,6 +50,11 @@ class ByteLevelTokenizer(ModelTokenizer):
     """
 
     kind: ClassVar[ByteLevelKind]
+    _names = NAMES_WITH_ENDS
+    bos_token: str
+    bos_token_id: int
+    eos_token: str
+    eos_token_id: int
 
     def __init__(
         self,
@@ -68,20 +78,18 @@ class ByteLevelTokenizer(ModelTokenizer):
         self.add_prefix_space = add_prefix_space
         self.trim_offsets = self.kind.trim_offsets if trim_offsets is None else trim_offsets
         super().__init__(
-            ByteLevelEncoder(
-                vocabulary,
-                self.merges,
+            vocabulary,
+            encoder=partial(
+                ByteLevelEncoder,
+                merges=self.merges,
                 add_prefix_space=add_prefix_space,
                 trim_offsets=self.trim_offsets,
             ),
-            vocabulary,
-            self.kind.layout(vocabulary),
+            layout=self.kind.layout,
             token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.bos_token_id = self.cls_token, self.cls_token_id
-        self.eos_token, self.eos_token_id = self.sep_token, self.sep_token_id
 
     @classmethod
     def from_pretrained(
@@ -93,6 +101,7 @@ class ByteLevelTokenizer(ModelTokenizer):
         trim_offsets: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -104,6 +113,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             trim_offsets: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -126,6 +136,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
         tokenizer._apply_token_types(files)
+        tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -136,8 +147,14 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        merges, told = list(self.merges), self.token_types
-        write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, told=told)
+        write_folder(
+            Path(folder),
+            self.kind,
+            self.vocabulary,
+            list(self.merges),
+            settings,
+            types=self.token_types,
+        )
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
@@ -180,6 +197,10 @@ class GPT2Tokenizer(ByteLevelTokenizer):
     """
 
     kind = GPT2_KIND
+    # The class has neither a class token nor a separator.
+    _names = {  # noqa: RUF012
+        name: field for name, field in NAMES_WITH_ENDS.items() if name not in _AROUND
+    }
 
 
 RobertaTokenizerFast = RobertaTokenizer

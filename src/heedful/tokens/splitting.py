@@ -103,6 +103,7 @@ class Splitter:
             and (self._joins or not self._strips)
             and not vocabulary.special.rstrip
             and not vocabulary.special.single_word
+            and not any(character.isspace() for character in "".join(self.added.ids))
             # Once leading white space is stripped, a word does not show whether it begins the text.
             and not (self._trims and rules.prefix == "first")
         )
@@ -155,7 +156,7 @@ class Splitter:
             closed: whether the chunk is the last of its text.
 
         Raises:
-            NotAloneError: the words depend on more of the text.
+            NeedsContextError: the words depend on the text around the chunk.
         """
         raw, shift = before + chunk, len(before)
         for start, stop, token in self.added.split_early(raw):

@@ -144,7 +144,7 @@ class TextTokenizer:
         return self._spelling.text(ids)
 
     def offsets(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the slice of ``decode(ids)`` that each id spells; see `Spelling.slices`."""
+        """Return the slice of ``decode(ids)`` that each id spells; see `TokenBytes.slices`."""
         return self._spelling.slices(ids)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -187,8 +187,8 @@ def utf8(text: str, *, of: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"{of!r:.60}: holds U+{ord(text[error.start]):04X}, a lone surrogate and no "
-            "character; mend the text, or what decoded it"
+            f"{of!r:.60}: contains U+{ord(text[error.start]):04X}, a lone surrogate, which is no "
+            "character; correct the text or its decoding"
         ) from None
 
 

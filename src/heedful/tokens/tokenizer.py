@@ -1,31 +1,25 @@
 """The public interface of all model tokenizers, with the reference's arguments and results."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, ClassVar
 
 from heedful.errors import UserError
-from heedful.scripts import remove_extra_spaces
 from heedful.tokens.batch import Texts, Words, samples_of
-from heedful.tokens.decode import as_ints, clean_up_spaces
-from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of
+from heedful.tokens.conversion import TokenConverter
+from heedful.tokens.decode import as_ints
+from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of, spelled_of
 from heedful.tokens.encoding import Encoding, Tensors, encoding_of, pad_encodings
-from heedful.tokens.folder import TokenizerFiles, reads_token_types
+from heedful.tokens.folder import TYPES, TokenizerFiles, reads_token_types
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.plan import plan_rows
 from heedful.tokens.vocabulary import Vocabulary
 
-_CHANGEABLE = ("model_max_length", "clean_up_tokenization_spaces", "token_types", "layout")
-"""Attributes that may be set, because each call reads them."""
 
-_SIDES = {"padding_side": "right", "truncation_side": "right"}
-"""Attributes of the reference's tokenizers, with the only value supported here."""
-
-
-class ModelTokenizer:
+class ModelTokenizer(TokenConverter):
     """Converts text to token ids with exact offsets, and back.
 
     Calls return the same results as the compiled tokenizers of ``transformers`` 4.57, with four
@@ -34,63 +28,44 @@ class ModelTokenizer:
     surrogates, which are dropped.
 
     Args:
-        encoder: converts texts to pieces.
         vocabulary: the tokens.
-        layout: the special tokens around texts.
+        encoder: makes what converts texts to pieces, for a vocabulary.
+        layout: returns the special tokens around texts, for a vocabulary.
         token_types: whether calls return token types by default. True if the model has embeddings
             for them.
         model_max_length: the model's maximum sequence length in tokens; None if unknown.
         clean_up_tokenization_spaces: whether `decode` cleans up English punctuation by default.
     """
 
+    is_fast: ClassVar[bool] = True
+    """True as of the reference's compiled tokenizers: calls know the offsets of tokens."""
     words_at_spaces: bool = False
     """Whether words are split only at spaces and so include punctuation."""
 
     def __init__(
         self,
-        encoder: PieceEncoder,
         vocabulary: Vocabulary,
-        layout: PairLayout,
         *,
+        encoder: Callable[[Vocabulary], PieceEncoder],
+        layout: Callable[[Vocabulary], PairLayout],
         token_types: bool,
         model_max_length: int | None,
         clean_up_tokenization_spaces: bool,
     ) -> None:
-        self._encoder = encoder
-        self.vocabulary = vocabulary
-        self.layout = layout
         self.token_types = token_types
         self.model_max_length = model_max_length
-        self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
-        special, ids = vocabulary.special, vocabulary.ids
-        self.unk_token, self.unk_token_id = special.unk_token, ids[special.unk_token]
-        self.sep_token, self.sep_token_id = special.sep_token, ids[special.sep_token]
-        self.pad_token, self.pad_token_id = special.pad_token, ids[special.pad_token]
-        self.cls_token, self.cls_token_id = special.cls_token, ids[special.cls_token]
-        self.mask_token, self.mask_token_id = special.mask_token, ids.get(special.mask_token)
-        self.all_special_tokens = list(vocabulary.special_ids())
-        self.all_special_ids = list(vocabulary.special_ids().values())
-
-    def __setattr__(self, name: str, value: object) -> None:
-        """Set an attribute, if a change can still affect later calls.
-
-        Raises:
-            UserError: the attribute is fixed when the tokenizer is built.
-        """
-        before = _SIDES.get(name, vars(self).get(name, value))
-        if name not in _CHANGEABLE and not name.startswith("_") and value != before:
-            raise UserError(
-                f"{name} of a tokenizer is {before!r} and cannot be set; load one that has another"
-                if name not in _SIDES
-                else f"{name} cannot be {value!r}: rows are padded and cut on the {before}"
-            )
-        super().__setattr__(name, value)
+        super().__init__(
+            vocabulary,
+            encoder=encoder,
+            layout=layout,
+            clean_up_tokenization_spaces=clean_up_tokenization_spaces,
+        )
 
     def _apply_token_types(self, files: TokenizerFiles) -> None:
         """Apply a folder's setting for token types to calls and to the layout."""
-        told = reads_token_types(files, usual=self.token_types, second_type=self.layout.second_type)
-        if told != self.token_types:
-            self._set_token_types(told)
+        on = reads_token_types(files, default=self.token_types, second_type=self.layout.second_type)
+        if on != self.token_types:
+            self._set_token_types(on)
 
     def disable_token_types(self) -> None:
         """Disable token types in calls and for models: the model has only one type."""
@@ -100,23 +75,9 @@ class ModelTokenizer:
         """Pass token types of single texts to models too, if enabled at all; see `PairLayout`."""
         self.layout = replace(self.layout, types_single_texts=self.token_types)
 
-    def _set_token_types(self, told: bool) -> None:
-        self.token_types = told
-        self.layout = replace(self.layout, uses_token_types=told)
-
-    def __len__(self) -> int:
-        return len(self.vocabulary)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens, which is also the number of rows of the model's embedding."""
-        return len(self.vocabulary)
-
-    def get_vocab(self) -> dict[str, int]:
-        """Return the vocabulary as a mapping from token to id."""
-        return dict(self.vocabulary.ids)
-
-    vocab = property(get_vocab)
+    def _set_token_types(self, enabled: bool) -> None:
+        self.token_types = enabled
+        self.layout = replace(self.layout, uses_token_types=enabled)
 
     # Fast encoding of many texts to ids.
 
@@ -129,6 +90,11 @@ class ModelTokenizer:
         if isinstance(texts, str):
             raise UserError("encode_batch takes a list of texts, not one text")
         return self._encoder.ids(texts)
+
+    @property
+    def model_input_names(self) -> list[str]:
+        """The names of the items of a call that models receive."""
+        return ["input_ids", *([TYPES] if self.token_types else []), "attention_mask"]
 
     # The special tokens of a row.
 
@@ -259,6 +225,7 @@ class ModelTokenizer:
             pieces=pieces,
             second_pieces=second_pieces,
             locate=partial(pieces_of, self._encoder),
+            spell=partial(spelled_of, self._encoder),
             vocabulary=self.vocabulary,
         )
         return encoding_of(
@@ -303,10 +270,13 @@ class ModelTokenizer:
         )["input_ids"]
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text, without special tokens."""
+        """Return the tokens of a text, without special tokens.
+
+        As in the reference, a unigram tokenizer returns text that it does not know as it is.
+        """
         if not isinstance(text, str):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
-        return self.convert_ids_to_tokens(self.encode_batch([text])[0])
+        return self._encoder.spelled(text)
 
     def pad(
         self,
@@ -345,104 +315,3 @@ class ModelTokenizer:
         return pad_encodings(
             encoded_inputs, plan, self.pad_token_id, return_attention_mask, return_tensors
         )
-
-    # Conversion between tokens, ids and text.
-
-    @overload
-    def convert_tokens_to_ids(self, tokens: str) -> int: ...
-    @overload
-    def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
-    def convert_tokens_to_ids(self, tokens: str | list[str] | tuple[str, ...]) -> int | list[int]:
-        """Return the id of one token or of each token; the unknown token's id for other tokens."""
-        ids = self.vocabulary.ids
-        if isinstance(tokens, str):
-            return ids.get(tokens, self.unk_token_id)
-        return [ids.get(token, self.unk_token_id) for token in tokens]
-
-    @overload
-    def convert_ids_to_tokens(self, ids: int, skip_special_tokens: bool = False) -> str: ...
-    @overload
-    def convert_ids_to_tokens(
-        self, ids: Iterable[int], skip_special_tokens: bool = False
-    ) -> list[str]: ...
-    def convert_ids_to_tokens(
-        self, ids: int | Iterable[int], skip_special_tokens: bool = False
-    ) -> str | list[str]:
-        """Return the token of one id or of each id.
-
-        Raises:
-            UserError: an id is not in the vocabulary, or not an integer.
-        """
-        if isinstance(ids, int):
-            return self.vocabulary.token(ids)
-        skipped = set(self.all_special_ids) if skip_special_tokens else set()
-        return [self.vocabulary.token(one) for one in as_ints(ids) if one not in skipped]
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Join tokens into text."""
-        return self._encoder.join(tokens, mark=True)
-
-    def decode(
-        self,
-        token_ids: int | Iterable[int],
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool | None = None,
-    ) -> str:
-        """Convert token ids to text. Case and spaces may differ from the original text.
-
-        Args:
-            token_ids: ids, as a list or a one-dimensional array or tensor.
-            skip_special_tokens: whether to omit special tokens.
-            clean_up_tokenization_spaces: whether to remove spaces before English punctuation;
-                the tokenizer's setting by default.
-
-        Raises:
-            UserError: an id is not in the vocabulary.
-        """
-        is_single = isinstance(token_ids, int) or getattr(token_ids, "ndim", 1) == 0
-        ids: Any = [token_ids] if is_single else token_ids
-        text = self._encoder.join(self.convert_ids_to_tokens(ids, skip_special_tokens), mark=True)
-        if clean_up_tokenization_spaces is None:
-            clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
-        return clean_up_spaces(text) if clean_up_tokenization_spaces else text
-
-    def batch_decode(
-        self,
-        sequences: Iterable[Iterable[int]],
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool | None = None,
-    ) -> list[str]:
-        """Return the text of each sequence of token ids; see `decode`."""
-        return [
-            self.decode(ids, skip_special_tokens, clean_up_tokenization_spaces) for ids in sequences
-        ]
-
-    def text_of(self, ids: Iterable[int]) -> str:
-        """Return the text of token ids, without special tokens and a leading mark."""
-        tokens = self.convert_ids_to_tokens(ids, skip_special_tokens=True)
-        text = clean_up_spaces(self._encoder.join(tokens, mark=False))
-        return text if self._encoder.writes_spaces else remove_extra_spaces(text)
-
-    def continuation(self, ids: Sequence[int], after: Sequence[int]) -> str:
-        """Return the text that token ids append to the text of earlier ids.
-
-        If tokens contain spaces, both texts concatenated are the whole text. WordPiece tokens
-        contain none: for these, this is the text of ``ids``, without a space in front.
-
-        Args:
-            ids: token ids to append. Special tokens are skipped.
-            after: token ids of the text before.
-        """
-        if not self._encoder.writes_spaces:
-            return self.text_of(ids)
-        before, whole = (
-            self._encoder.join(
-                self.convert_ids_to_tokens(part_ids, skip_special_tokens=True), mark=False
-            )
-            for part_ids in (after, [*after, *ids])
-        )
-        return whole[len(before) :]
-
-    def continues_word(self, token_id: int) -> bool:
-        """Return whether a token continues the word before it."""
-        return self._encoder.continues_word(self.vocabulary.token(token_id))

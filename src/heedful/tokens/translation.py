@@ -15,7 +15,8 @@ from typing import Any, Self
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve
-from heedful.tokens.folder import ADDITIONAL, content_of, read_files
+from heedful.tokens.additions import ADDITIONAL
+from heedful.tokens.folder import content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
 from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
 from heedful.tokens.vocabulary import read_ids

@@ -45,7 +45,7 @@ class Unigram:
         self._tokens, self._token_scores = tokens, scores
         self._trie: Trie | None = None
         self._num_words = 0
-        self._unknown_id = unknown_id
+        self.unknown_id = unknown_id
         self._unknown_score = min(scores) - PENALTY
         # Includes all prefixes of tokens, so that a search knows when to stop.
         self._scores: dict[str, float] = {}
@@ -76,7 +76,7 @@ class Unigram:
             self._trie = Trie(
                 self._tokens,
                 self._token_scores,
-                unknown_id=self._unknown_id,
+                unknown_id=self.unknown_id,
                 unknown_score=self._unknown_score,
             )
         return self._trie
@@ -89,8 +89,8 @@ class Unigram:
         unknown_end = 0
         while end:
             start = starts[end]
-            token_id = self._ids.get(word[start:end], self._unknown_id)
-            if token_id != self._unknown_id:
+            token_id = self._ids.get(word[start:end], self.unknown_id)
+            if token_id != self.unknown_id:
                 if unknown_end:
                     cut += self._unknown(word[end:unknown_end], unknown_end)
                     unknown_end = 0
@@ -132,5 +132,5 @@ class Unigram:
             return [(token_id, end)]
         byte_ids = [self._byte_ids[byte] for byte in text.encode()] if self._byte_ids else [-1]
         if -1 in byte_ids:
-            return [(self._unknown_id, end)]
+            return [(self.unknown_id, end)]
         return [(byte_id, end) for byte_id in reversed(byte_ids)]

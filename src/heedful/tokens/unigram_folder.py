@@ -208,9 +208,8 @@ class Recipe:
         """Whether accents are kept."""
         return DECOMPOSE_AND_STRIP not in self.rules.steps and STRIP_ACCENTS not in self.rules.steps
 
-    def encoder(self) -> UnigramEncoder:
-        """Return the encoder that converts texts to ids."""
-        vocabulary = self.vocabulary
+    def encoder(self, vocabulary: Vocabulary) -> UnigramEncoder:
+        """Return what converts texts to ids, for this vocabulary with or without added tokens."""
         unigram = Unigram(
             vocabulary.tokens[: len(self.scores)],
             tuple(map(as_compiled, self.scores)) if self.compiled else self.scores,
@@ -410,9 +409,7 @@ def _vocabulary(
     files: TokenizerFiles, tokens: list[str], source: str, kind: UnigramKind, unknown: str
 ) -> Vocabulary:
     """Return the vocabulary, with added tokens at the end; check the unknown token."""
-    vocabulary = read_special(
-        files, tokens, source=source, defaults=kind.special, refused=(), ordinary=True
-    )
+    vocabulary = read_special(files, tokens, source=source, defaults=kind.special)
     named = vocabulary.special.unk_token
     if named != unknown:
         raise UserError(f"{source}: its unknown token is {unknown!r}, not {named!r}")
@@ -420,7 +417,7 @@ def _vocabulary(
 
 
 def write_folder(
-    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, told: bool
+    folder: Path, recipe: Recipe, settings: UnigramSettings, kind: UnigramKind, *, types: bool
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -429,14 +426,14 @@ def write_folder(
         recipe: the recipe for splitting texts.
         settings: the other settings.
         kind: the class.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     vocabulary = recipe.vocabulary
     special = special_entries(vocabulary)
     special |= dict(zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True))
     described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
-    values |= input_names(told=told, usual=kind.token_types)
+    values |= input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **values, **special, "added_tokens_decoder": described}
     folder.mkdir(parents=True, exist_ok=True)
     if recipe.model:
@@ -444,6 +441,8 @@ def write_folder(
     else:
         pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # excludes added tokens
         model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
-        write_json(folder / TOKENIZER_JSON, {**recipe.compiled, "model": model})
+        added = [{"id": int(token_id), **entry} for token_id, entry in described.items()]
+        compiled = {**recipe.compiled, "added_tokens": added, "model": model}
+        write_json(folder / TOKENIZER_JSON, compiled)
     write_json(folder / SPECIAL, special)
     write_json(folder / CONFIG, config)

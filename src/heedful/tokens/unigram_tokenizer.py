@@ -1,10 +1,14 @@
 """SentencePiece unigram tokenizers: ALBERT, XLNet, DeBERTa v2, XLM-RoBERTa and BigBird."""
 
 import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, Unpack
 
 from heedful.sources import resolve
+from heedful.tokens.additions import NewSpecialTokens
+from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
 from heedful.tokens.unigram_folder import (
@@ -37,6 +41,11 @@ class UnigramTokenizer(ModelTokenizer):
     """
 
     kind: ClassVar[UnigramKind]
+    _names: ClassVar[Mapping[str, str]] = NAMES_WITH_ENDS
+    bos_token: str
+    bos_token_id: int | None
+    eos_token: str
+    eos_token_id: int | None
     words_at_spaces = True
 
     def __init__(
@@ -50,16 +59,17 @@ class UnigramTokenizer(ModelTokenizer):
             vocab_file = recipe_of(Path(vocab_file), self.kind, UnigramSettings())
         self.recipe = vocab_file
         super().__init__(
-            self.recipe.encoder(),
             self.recipe.vocabulary,
-            self.kind.layout(self.recipe.vocabulary),
+            encoder=self.recipe.encoder,
+            layout=self.kind.layout,
             token_types=self.kind.token_types,
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        self.bos_token, self.eos_token = self.kind.ends(self.vocabulary)
-        self.bos_token_id = self.vocabulary.ids.get(self.bos_token)
-        self.eos_token_id = self.vocabulary.ids.get(self.eos_token)
+        if "bos_token" not in self._names:
+            ends = self.kind.ends(self.vocabulary)
+            for name, token in zip(("bos_token", "eos_token"), ends, strict=True):
+                vars(self)[name], vars(self)[f"{name}_id"] = token, self.vocabulary.ids.get(token)
 
     @classmethod
     def _read(
@@ -67,6 +77,8 @@ class UnigramTokenizer(ModelTokenizer):
         name_or_folder: str | os.PathLike[str],
         revision: str | None,
         overrides: UnigramSettings,
+        special_tokens: NewSpecialTokens,
+        reader: Callable[..., object],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -74,6 +86,8 @@ class UnigramTokenizer(ModelTokenizer):
             name_or_folder: a folder, a run, an installed model package or a hub name.
             revision: commit, tag or branch of a hub name.
             overrides: settings that override the folder's settings.
+            special_tokens: special tokens to choose or add.
+            reader: the function whose options they are.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -86,6 +100,7 @@ class UnigramTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
         tokenizer._apply_token_types(files)
+        tokenizer._add_options(special_tokens, reader)
         return tokenizer
 
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
@@ -96,11 +111,12 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=self.model_max_length,
             clean_up_tokenization_spaces=self.clean_up_tokenization_spaces,
         )
-        write_folder(Path(folder), self.recipe, settings, self.kind, told=self.token_types)
+        recipe = replace(self.recipe, vocabulary=self.vocabulary)
+        write_folder(Path(folder), recipe, settings, self.kind, types=self.token_types)
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
-        return self.recipe.identity()
+        return replace(self.recipe, vocabulary=self.vocabulary).identity()
 
 
 class AlbertTokenizer(UnigramTokenizer):
@@ -154,6 +170,7 @@ class AlbertTokenizer(UnigramTokenizer):
         keep_accents: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -165,6 +182,7 @@ class AlbertTokenizer(UnigramTokenizer):
             keep_accents: see the class.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -175,7 +193,7 @@ class AlbertTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class XLNetTokenizer(AlbertTokenizer):
@@ -187,6 +205,7 @@ class XLNetTokenizer(AlbertTokenizer):
     """
 
     kind = XLNET
+    _names = NAMES
 
 
 class DebertaV2Tokenizer(UnigramTokenizer):
@@ -235,6 +254,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
         do_lower_case: bool | None = None,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -245,6 +265,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
                 settings.
             model_max_length: see the class.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -254,7 +275,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class XLMRobertaTokenizer(UnigramTokenizer):
@@ -284,6 +305,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
         *,
         model_max_length: int | None = None,
         clean_up_tokenization_spaces: bool | None = None,
+        **special_tokens: Unpack[NewSpecialTokens],
     ) -> Self:
         """Load the tokenizer of a model folder.
 
@@ -293,6 +315,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length: see the class. This and the following argument override the folder's
                 settings.
             clean_up_tokenization_spaces: see the class.
+            special_tokens: special tokens to choose or add; see `add_special_tokens`.
 
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
@@ -301,7 +324,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
             model_max_length=model_max_length,
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
-        return cls._read(name_or_folder, revision, overrides)
+        return cls._read(name_or_folder, revision, overrides, special_tokens, cls.from_pretrained)
 
 
 class BigBirdTokenizer(XLMRobertaTokenizer):
@@ -321,3 +344,4 @@ class BigBirdTokenizer(XLMRobertaTokenizer):
     """
 
     kind = BIG_BIRD
+    _names = NAMES

@@ -51,9 +51,11 @@ class SpecialTokens:
 
 
 def _check_special(token: object) -> None:
-    if not isinstance(token, str) or not token or any(character.isspace() for character in token):
-        # Text is split at spaces before special tokens are matched.
-        raise UserError(f"special token {token!r}: must be text without a space in it")
+    if not isinstance(token, str) or not token or token != token.strip():
+        raise UserError(
+            f"special token {token!r}: must be text that neither begins nor ends with a space; the "
+            "options lstrip and rstrip of an added token take the spaces around it"
+        )
 
 
 class Vocabulary:
@@ -87,9 +89,7 @@ class Vocabulary:
         for token_id, token in enumerate(self.tokens):
             first = self.ids.setdefault(token, token_id)
             if first != token_id and token:
-                raise UserError(
-                    f"{source}: {token!r} stands on line {first + 1} and {token_id + 1}"
-                )
+                raise UserError(f"{source}: {token!r} is on lines {first + 1} and {token_id + 1}")
         self._check_special_tokens()
 
     def _check_special_tokens(self) -> None:

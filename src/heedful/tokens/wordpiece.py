@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
+from heedful.tokens.added import AddedTokens, Part, without_white_space
 from heedful.tokens.characters import IDEOGRAPHS
 from heedful.tokens.decode import clean_up_spaces
 from heedful.tokens.encoder import (
@@ -14,10 +15,8 @@ from heedful.tokens.encoder import (
     ChunkPieces,
     LazyBulkEncoder,
     pieces_of_chunks,
-    special_parts,
-    special_pattern,
 )
-from heedful.tokens.normalize import Normalizer
+from heedful.tokens.normalize import Normalizer, words_of_rewritten
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.vocabulary import Vocabulary
 
@@ -100,30 +99,34 @@ class WordPieceEncoder:
     """Converts texts to token ids.
 
     A chunk is the text between two spaces. No step of the reference tokenizer crosses a space:
-    words end at spaces, special tokens contain none, and canonical ordering stops there.
+    words end at spaces, and canonical ordering stops there. Only an added token may contain spaces;
+    then each text is one chunk.
 
     Args:
         normalizer: splits text into words; its ``never_split`` words are looked up whole.
-        vocabulary: the tokens. Special tokens are matched whole, before any other step.
+        vocabulary: the tokens. Added tokens are matched whole, before a text is split into words.
     """
 
     writes_spaces: ClassVar[bool] = False
 
     def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
         self._normalizer = normalizer
-        self._special = vocabulary.special_ids()
+        self._added = AddedTokens(vocabulary, normalizer.rewritten)
         self._tokens = vocabulary.tokens
         unknown_id = vocabulary.ids[vocabulary.special.unk_token]
         base = vocabulary.base_ids()
         self._words = WordPiece(base, unknown_id, whole_words=normalizer.never_split)
-        self._pattern = special_pattern(self._special)
         self._chunk_ids = ChunkCache(self._ids_of, MAX_CHUNKS)
         self._chunk_pieces = ChunkCache(self._pieces_of, MAX_LOCATED_CHUNKS)
         self._vocabulary = vocabulary
-        # The array encoder cuts texts at ideographs first, so it would cut inside special tokens
+        characters = {*"".join(self._added.ids)}
+        self._has_chunks = not any(normalizer.letter(character) == " " for character in characters)
+        # The array encoder cuts texts at ideographs first, so it would cut inside added tokens
         # with ideographs, and it has no support for words that are never split.
-        pays = not normalizer.never_split and not any(
-            ord(character) in IDEOGRAPHS for character in "".join(self._special)
+        pays = (
+            self._has_chunks
+            and not normalizer.never_split
+            and not any(ord(character) in IDEOGRAPHS for character in characters)
         )
         self._bulk = LazyBulkEncoder(self._build_bulk, pays=pays)
 
@@ -142,12 +145,18 @@ class WordPieceEncoder:
 
     def pieces(self, text: str) -> Pieces:
         """Return the token ids of a text, with the offsets and the word index of each."""
+        if not self._has_chunks:
+            return pieces_of_chunks([self._chunk_pieces[text]], [0])
         # Match chunks rather than split at spaces: a text may hold a million spaces.
         chunks = list(_CHUNK.finditer(text))
         if not chunks:
             return Pieces(ids=[], offsets=[], words=[])
         pieces = (self._chunk_pieces[chunk[0]] for chunk in chunks)
         return pieces_of_chunks(pieces, (chunk.start() for chunk in chunks))
+
+    def spelled(self, text: str) -> list[str]:
+        """Return the tokens of a text."""
+        return [self._tokens[token_id] for token_id in self.ids([text])[0]]
 
     def continues_word(self, token: str) -> bool:
         """Return whether a token continues the word before it."""
@@ -169,7 +178,7 @@ class WordPieceEncoder:
         from heedful.tokens.bulk import BulkEncoder
         from heedful.tokens.wordpiece_bulk import WordPieceSplitter
 
-        splitter = WordPieceSplitter(self._normalizer, self._vocabulary)
+        splitter = WordPieceSplitter(self._normalizer, self._vocabulary, self._added)
         return BulkEncoder(
             splitter,
             splitter.lexicon(),
@@ -187,6 +196,8 @@ class WordPieceEncoder:
 
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
         ids = self._chunk_ids.__getitem__
+        if not self._has_chunks:
+            return [[*ids(text)] for text in texts]
         return [
             # A line break is a space too. Splitting at it yields chunks that recur more often.
             list(chain.from_iterable(map(ids, text.replace("\n", " ").split(" "))))
@@ -194,12 +205,8 @@ class WordPieceEncoder:
         ]
 
     def _ids_of(self, chunk: str) -> tuple[int, ...]:
-        if self._pattern.search(chunk):
-            ids = [
-                (self._special[part],) if special else self._ids_of(part)
-                for part, special in special_parts(chunk, self._pattern)
-            ]
-            return tuple(chain.from_iterable(ids))
+        if self._may_contain_added(chunk):
+            return tuple(chain.from_iterable(ids for ids, _, _ in self._sourced_words(chunk)))
         words = self._normalizer.words(chunk)
         if len(words) == 1:
             return self._words[words[0]]
@@ -221,11 +228,37 @@ class WordPieceEncoder:
 
     def _sourced_words(self, chunk: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
         """Yield the token ids, the text and the character positions of each word of a chunk."""
-        start = 0
-        for part, special in special_parts(chunk, self._pattern):
-            if special:
-                yield (self._special[part],), part, list(range(start, start + len(part)))
+        for part in self._added.split_early(chunk):
+            if part.token is not None:
+                start, stop, _ = without_white_space(chunk, part)
+                yield (self._added.ids[part.token],), chunk[start:stop], [*range(start, stop)]
+                continue
+            text = chunk[part.start : part.stop]
+            for ids, word, sources in self._sourced_part(text):
+                yield ids, word, [part.start + index for index in sources]
+
+    def _sourced_part(self, text: str) -> Iterator[tuple[tuple[int, ...], str, list[int]]]:
+        """Yield the words of a text between the added tokens that are not normalized."""
+        late = [Part(0, len(text), None)]
+        if self._added.late:
+            rewritten, all_sources = self._normalizer.sourced(text)
+            late = self._added.split_late(rewritten)
+        if not any(part.token for part in late):
+            for word, sources in self._normalizer.sourced_words(text):
+                yield self._words[word], word, sources
+            return
+        for part in late:
+            if part.token is None:
+                gap = slice(part.start, part.stop)
+                for word, sources in words_of_rewritten(rewritten[gap], all_sources[gap]):
+                    yield self._words[word], word, sources
             else:
-                for word, sources in self._normalizer.sourced_words(part):
-                    yield self._words[word], word, [start + index for index in sources]
-            start += len(part)
+                start, stop, _ = without_white_space(rewritten, part)
+                ids = (self._added.ids[part.token],)
+                yield ids, rewritten[start:stop], all_sources[start:stop]
+
+    def _may_contain_added(self, chunk: str) -> bool:
+        added = self._added
+        return bool(added.starts(chunk)) or bool(
+            added.late and added.late_starts(self._normalizer.rewritten(chunk))
+        )

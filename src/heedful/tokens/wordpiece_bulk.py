@@ -1,16 +1,17 @@
 """Split texts into WordPiece's words with array operations on byte symbols (`symbols.py`)."""
 
-import re
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.tokens.added import AddedTokens
 from heedful.tokens.arrays import Indices
 from heedful.tokens.bulk import BlockWords, cut_into_parts
 from heedful.tokens.lexicon import Lexicon
 from heedful.tokens.longest import longest_lexicon
-from heedful.tokens.normalize import Normalizer
+from heedful.tokens.normalize import Normalizer, ReplacementTable
 from heedful.tokens.symbols import HARD, IDEOGRAPH, SPACE, Symbols
 from heedful.tokens.vocabulary import Vocabulary
 from heedful.tokens.word_keys import MAX_KEY_BYTES
@@ -21,21 +22,22 @@ _SPACES = (" ", "\n")
 class WordPieceSplitter:
     """Splits texts into words, punctuation marks and ideographs.
 
-    A chunk with anything unusual is hard: a special token, a character that normalizes to none or
+    A chunk with anything unusual is hard: an added token, a character that normalizes to none or
     several, or a word of more than 16 letters.
 
     Args:
         normalizer: normalizes characters. Its ``never_split`` must be empty.
-        vocabulary: the tokens. Special tokens are matched whole, before any other step.
+        vocabulary: the tokens.
+        added: finds the added tokens, which contain neither spaces nor ideographs.
     """
 
     separator = " "
 
-    def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary) -> None:
+    def __init__(self, normalizer: Normalizer, vocabulary: Vocabulary, added: AddedTokens) -> None:
         self._tokens = vocabulary.base_tokens()
         self._symbols = Symbols(normalizer, vocabulary.base_ids(), unknown=len(self._tokens))
-        self._special_tokens = [*vocabulary.special_ids()]
-        self._special_starts = {token[0] for token in self._special_tokens}
+        self._added = added
+        self._letters = ReplacementTable(partial(_letter, normalizer))
         self._vocabulary = vocabulary
 
     def lexicon(self) -> Lexicon:
@@ -78,14 +80,17 @@ class WordPieceSplitter:
         positions = [np.flatnonzero(hard)] if hard.any() else []
         if (sizes > MAX_KEY_BYTES).any():
             positions.append(starts[sizes > MAX_KEY_BYTES])
-        # Searching for a first character is much faster than searching for a token.
-        if any(character in text for character in self._special_starts):
-            positions += [
-                np.array([match.start() for match in re.finditer(re.escape(token), text)])
-                for token in self._special_tokens
-                if token in text
-            ]
+        if added := self._added.starts(text):
+            positions.append(np.array(added))
+        if self._added.late and (added := self._added.late_starts(text.translate(self._letters))):
+            positions.append(np.array(added))
         return np.concatenate(positions) if positions else np.zeros(0, np.int64)
+
+
+def _letter(normalizer: Normalizer, character: str) -> str:
+    """Return the replacement of a character; NUL if it is not one, so that its chunk is hard."""
+    letter = normalizer.letter(character)
+    return letter if len(letter) == 1 else "\0"
 
 
 def _last_space(text: str, low: int, high: int) -> int:

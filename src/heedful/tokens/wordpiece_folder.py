@@ -10,7 +10,6 @@ from heedful.tokens.compiled_file import check_parts
 from heedful.tokens.folder import (
     CONFIG,
     SPECIAL,
-    SWITCHES,
     TokenizerFiles,
     added_token_entries,
     check_config,
@@ -23,6 +22,7 @@ from heedful.tokens.folder import (
     read_special,
     special_entries,
 )
+from heedful.tokens.layout import PairLayout
 from heedful.tokens.vocabulary import (
     SpecialTokens,
     Vocabulary,
@@ -53,8 +53,18 @@ class WordPieceKind:
     """Number of special tokens between the texts of a pair."""
     second_type: int = 1
     """Token type of a second text."""
-    refused: tuple[str, ...] = SWITCHES
-    """The options that must be off for added tokens."""
+
+    def layout(self, vocabulary: Vocabulary) -> PairLayout:
+        """Return the special tokens around texts."""
+        special = vocabulary.special
+        begin, end = (vocabulary.ids[token] for token in (special.cls_token, special.sep_token))
+        return PairLayout(
+            begin=(begin,),
+            middle=(end,) * self.separators,
+            end=(end,),
+            second_type=self.second_type,
+            uses_token_types=self.token_types,
+        )
 
 
 BERT = WordPieceKind(name="BertTokenizer")
@@ -72,7 +82,6 @@ MPNET = WordPieceKind(
     ),
     separators=2,
     second_type=0,
-    refused=("rstrip", "single_word"),
 )
 _LIKE_BERT = (BERT.name, DISTILBERT.name, ELECTRA.name)
 """Classes that read each other's folders, since their ids are the same."""
@@ -161,7 +170,6 @@ def read_vocabulary(files: TokenizerFiles, kind: WordPieceKind) -> Vocabulary:
         _tokens(files),
         source=str(files.folder / VOCABULARY),
         defaults=kind.special,
-        refused=kind.refused,
     )
     path, unknown = files.compiled_path, vocabulary.special.unk_token
     compiled_unknown = checked_value(
@@ -195,7 +203,7 @@ def write_folder(
     vocabulary: Vocabulary,
     settings: WordPieceSettings,
     *,
-    told: bool,
+    types: bool,
 ) -> None:
     """Write a tokenizer's files, from which the reference loads the same tokenizer.
 
@@ -204,14 +212,13 @@ def write_folder(
         kind: the class.
         vocabulary: the tokens.
         settings: other settings that affect ids and text.
-        told: whether models receive token types.
+        types: whether models receive token types.
     """
     special = special_entries(vocabulary)
     folder.mkdir(parents=True, exist_ok=True)
     write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
-    if vocabulary.added:
-        special["added_tokens_decoder"] = added_token_entries(vocabulary)
-    names = input_names(told=told, usual=kind.token_types)
+    special["added_tokens_decoder"] = added_token_entries(vocabulary)
+    names = input_names(types=types, default=kind.token_types)
     config = {"tokenizer_class": kind.name, **asdict(settings), **names, **special}
     write_json(folder / CONFIG, config)

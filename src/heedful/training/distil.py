@@ -29,7 +29,7 @@ from heedful.models.model import Model
 from heedful.models.weights import weight_files
 from heedful.readers import load_reader
 from heedful.reading import fingerprint
-from heedful.settings import TeacherSettings, left_out
+from heedful.settings import TeacherSettings, refuse_options
 from heedful.task import AnyTask, Forward, Recipe, Say, Start
 from heedful.training.device import in_precision
 from heedful.training.gradients import ModelInputs
@@ -229,8 +229,8 @@ def check_teacher(task: AnyTask, settings: TeacherSettings) -> None:
             f"--teacher: train {task.name} cannot learn from a teacher with these options"
         )
     if task.teacher_output == "texts":
-        why = "is for scores; this teacher writes texts"
-        left_out(settings, ("temperature", "hidden_weight"), why)
+        why = "is for teachers that give scores; this teacher generates texts"
+        refuse_options(settings, ("temperature", "hidden_weight"), why)
     if task.teacher_output == "values" and settings.temperature is not None:
         raise UserError(
             f"--temperature is for probabilities; a teacher of train {task.name} gives none"

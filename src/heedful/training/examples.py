@@ -22,7 +22,7 @@ class Examples:
         tokenizer: the tokenizer of the task.
         store_of: returns the examples of an epoch.
         training: the training settings.
-        alike: whether to group items of similar length into a step.
+        by_length: whether to group items of similar length into a step.
         max_padding: maximum number of padding tokens in a micro-batch.
     """
 
@@ -33,11 +33,11 @@ class Examples:
         store_of: StoreOf,
         training: TrainSettings,
         *,
-        alike: bool,
+        by_length: bool,
         max_padding: float,
     ) -> None:
         self._task, self._tokenizer = task, tokenizer
-        self.alike, self._most_padding = alike, max_padding
+        self.by_length, self._most_padding = by_length, max_padding
         self.batch_tokens = 0 if training.batch_tokens == "auto" else training.batch_tokens
         """Micro-batch size in tokens; 0 is one item."""
         self._store_of, self._training = store_of, training
@@ -62,7 +62,7 @@ class Examples:
             batch_tokens=batch_tokens,
             seed=training.seed,
             epoch=epoch,
-            similar_lengths=self.alike,
+            similar_lengths=self.by_length,
             max_padding=max_padding,
         )
 

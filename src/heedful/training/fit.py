@@ -54,7 +54,7 @@ class Run:
     settings: TrainSettings
     total_steps: int
     steps_per_epoch: int
-    alike: bool
+    by_length: bool
     """Whether items of similar length are grouped into a step."""
     precision: Precision
     score: Callable[[], dict[str, Any]] | None
@@ -183,13 +183,13 @@ def _resume_or_start(run: Run) -> steps.TrainingState:
         if skipped:
             run.say("no checkpoint is intact: training starts over at step 1")
         random_state.seed_apart(run.settings.seed)
-        return steps.TrainingState(alike=run.alike)
+        return steps.TrainingState(alike=run.by_length)
     if checkpoint.model.keys() != model.state_dict().keys():
         raise UserError(
             f"{checkpoint.folder}: written by another version of heedful, with other names of the "
             "weights; give --overwrite to start over, or continue with that version"
         )
-    if checkpoint.state.alike != run.alike:
+    if checkpoint.state.alike != run.by_length:
         raise UserError(
             f"{checkpoint.folder}: written by another version of heedful, which trains on the "
             "examples in another order; give --overwrite to start over, or continue with that "
@@ -213,7 +213,7 @@ def _resume_or_start(run: Run) -> steps.TrainingState:
         )
     if run.stream:
         assert checkpoint.state.stream is not None  # the settings are the same
-        run.stream.go_on(checkpoint.state.epoch, checkpoint.state.stream)
+        run.stream.resume(checkpoint.state.epoch, checkpoint.state.stream)
     run.say(f"resuming from {checkpoint.folder}")
     return checkpoint.state
 

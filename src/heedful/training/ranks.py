@@ -111,7 +111,7 @@ def is_first() -> bool:
     return rank() == 0
 
 
-def said_once(say: Callable[[str], None]) -> Callable[[str], None]:
+def on_first_rank(say: Callable[[str], None]) -> Callable[[str], None]:
     """Return ``say`` on the first rank and a function without effect on all others."""
     return say if is_first() else lambda line: None
 

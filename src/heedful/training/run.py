@@ -34,7 +34,7 @@ from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_fingerprints
-from heedful.settings import LongText, PredictSettings, left_out
+from heedful.settings import LongText, PredictSettings, refuse_options
 from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.device import Precision, choose_precision, prepare_device
@@ -60,7 +60,7 @@ from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
 
-Retell = Callable[[AnyTask, Recipe, Say], Recipe]
+TargetsOf = Callable[[AnyTask, Recipe, Say], Recipe]
 """Makes a recipe's teacher generate texts and returns a recipe that trains on them."""
 
 Score = Callable[[Start, RunRecord, Iterable[Any]], dict[str, Any]]
@@ -68,7 +68,7 @@ Score = Callable[[Start, RunRecord, Iterable[Any]], dict[str, Any]]
 
 
 def train(
-    kind: type[AnyTask], recipe: Recipe, *, score: Score, retell: Retell, say: Say
+    kind: type[AnyTask], recipe: Recipe, *, score: Score, targets_of: TargetsOf, say: Say
 ) -> Outcome | None:
     """Train a model for a task and write a run folder.
 
@@ -76,7 +76,7 @@ def train(
         kind: the task.
         recipe: the data, the settings and the run folder.
         score: evaluates the model during training.
-        retell: makes a text-generating teacher write the training texts.
+        targets_of: has a text-generating teacher generate the training targets.
         say: called with each line of output for the user.
 
     Returns:
@@ -117,7 +117,7 @@ def train(
                 original_recipe = recipe
                 if task.teacher_output == "texts" and recipe.teaching.teacher is not None:
                     with ranks.first_before_others():
-                        recipe = retell(task, recipe, say)
+                        recipe = targets_of(task, recipe, say)
                 task, start, examples = _examples(task, recipe, start, folder, say)
                 if data.prune is not None:
                     assert isinstance(examples, Examples)  # only tasks with answers are pruned
@@ -228,23 +228,25 @@ def _examples(
     task: AnyTask, recipe: Recipe, start: Start, folder: Path, say: Say
 ) -> tuple[AnyTask, Start, Examples | Stream]:
     """Prepare the training data, or the stream that reads it."""
-    training, alike = recipe.training, _alike(task, recipe, start)
+    training, by_length = recipe.training, _groups_by_length(task, recipe, start)
     # A student that learns hidden states needs those of all tokens, padding included.
     unpadded = start.model.trains_packed and not recipe.teaching.hidden_weight
-    max_padding = math.inf if alike or unpadded else MAX_PADDING
+    max_padding = math.inf if by_length or unpadded else MAX_PADDING
     if task.streams(recipe):
         task, start, shards = task.shards(recipe, start, say)
-        read = Stream(task, start.tokenizer, shards, training, alike=alike, max_padding=max_padding)
+        read = Stream(
+            task, start.tokenizer, shards, training, by_length=by_length, max_padding=max_padding
+        )
         return task, start, read
     with ranks.first_before_others():
         task, start, store_of = task.stores(recipe, start, folder, say)
     examples = Examples(
-        task, start.tokenizer, store_of, training, alike=alike, max_padding=max_padding
+        task, start.tokenizer, store_of, training, by_length=by_length, max_padding=max_padding
     )
     return task, start, examples
 
 
-def _alike(task: AnyTask, recipe: Recipe, start: Start) -> bool:
+def _groups_by_length(task: AnyTask, recipe: Recipe, start: Start) -> bool:
     """Return whether to group items of similar length into a step."""
     if recipe.training.group_by_length is not None:
         return recipe.training.group_by_length
@@ -273,7 +275,7 @@ def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
         check_known("--metric", training.metric, metrics)
     if recipe.data.dev is None:
         why = "is for evaluations on --dev: give --dev too"
-        left_out(training, ("evaluate_every", "metric", "patience"), why)
+        refuse_options(training, ("evaluate_every", "metric", "patience"), why)
 
 
 def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
@@ -395,7 +397,7 @@ def _run(
         settings=training,
         total_steps=total_steps,
         steps_per_epoch=steps_per_epoch,
-        alike=examples.alike,
+        by_length=examples.by_length,
         stream=examples if isinstance(examples, Stream) else None,
         precision=precision,
         score=score,

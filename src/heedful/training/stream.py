@@ -35,7 +35,7 @@ class Stream:
         tokenizer: the tokenizer of the task.
         shards: the data to read.
         training: the training settings.
-        alike: whether to group items of similar length into a step.
+        by_length: whether to group items of similar length into a step.
         max_padding: maximum number of padding tokens in a micro-batch.
     """
 
@@ -46,11 +46,11 @@ class Stream:
         shards: Shards,
         training: TrainSettings,
         *,
-        alike: bool,
+        by_length: bool,
         max_padding: float,
     ) -> None:
         self._task, self._tokenizer, self._training = task, tokenizer, training
-        self.alike, self._most_padding = alike, max_padding
+        self.by_length, self._most_padding = by_length, max_padding
         lanes = min(shards.side_by_side, shards.count)
         self._buffer = Buffer(
             shards=shards.count,
@@ -90,7 +90,7 @@ class Stream:
             batch_tokens=self._batch_tokens,
             seed=derived_seed(training.seed, stage.epoch),
             epoch=stage.filling,
-            similar_lengths=self.alike,
+            similar_lengths=self.by_length,
             max_padding=self._most_padding,
         )
 
@@ -109,7 +109,7 @@ class Stream:
         """Return the state that a checkpoint needs to refill the buffer in the same way."""
         return asdict(self._stages[filling])
 
-    def go_on(self, filling: int, bookmark: Mapping[str, Any]) -> None:
+    def resume(self, filling: int, bookmark: Mapping[str, Any]) -> None:
         """Resume from the bookmark of a checkpoint."""
         marks = tuple(None if mark is None else LanePosition(*mark) for mark in bookmark["marks"])
         self._stages = {filling: StreamPosition(**{**bookmark, "marks": marks})}

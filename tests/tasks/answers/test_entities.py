@@ -1,4 +1,4 @@
-"""The tags of words that were given in columns, from those of the words that a model reads."""
+"""The tags of words given in columns, from those of the words that the model reads."""
 
 from typing import Literal
 

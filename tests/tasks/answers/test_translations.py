@@ -1,4 +1,4 @@
-"""Links between the words of a translation and those of its text."""
+"""Alignments between the words of a translation and those of its text."""
 
 import tracemalloc
 

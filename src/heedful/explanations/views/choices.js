@@ -1,6 +1,6 @@
 "use strict";
 
-// What the reader has chosen, and the form that it is chosen with.
+// The reader's choices, and the form for them.
 
 const SERIES = 6;
 
@@ -11,10 +11,10 @@ function choicesOf(maps, changed) {
   const headsBox = document.getElementById("choose-heads");
   const choice = {
     view: "heads",
-    map: Math.max(0, maps.findIndex(isAlignment)), // what a translation is looked at for
+    map: Math.max(0, maps.findIndex(isAlignment)), // the most interesting map of a translation
     layer: 0,
     heads: [],
-    only: null, // a head that the pointer or the focus is on
+    only: null, // the head under the pointer or with the focus
     special: true,
     apart: false,
     reverse: false,
@@ -103,7 +103,7 @@ function choicesOf(maps, changed) {
   choice.layer = layersOf(maps[choice.map]).at(-1);
   showMap();
 
-  // Go to one head of one layer, as from the view of all.
+  // Show one head of one layer, such as one chosen in the model view.
   choice.goTo = (layer, head) => {
     choice.layer = layer;
     form.layer.value = String(layer);

@@ -1,7 +1,7 @@
 "use strict";
 
-// The head view: the tokens in two columns, and a line for each weight between them. Only the lines
-// that can be seen are drawn, on a canvas as large as the window on them.
+// The head view: the tokens in two columns, and a line for each weight between them. Only visible
+// lines are drawn, on a canvas as large as the visible part.
 
 const MOST_LINES = 6000;
 const FAINTEST = 13; // a weight of 0.0026
@@ -27,7 +27,7 @@ function headView(box, choice, changed) {
     mark();
   }
 
-  // Draw again for another token: the tokens stay.
+  // Redraw the lines for another token.
   function mark() {
     const token = choice.over ?? choice.token;
     const part = token ? { ...picture, [token.side]: [token.at] } : picture;
@@ -81,9 +81,9 @@ function headView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      phrase`Choose a token to see its lines alone. A stronger line is a larger weight; its colour is the head's. Point at a head to see it alone; Shift and click, or a double click, keeps only that one.` +
+      phrase`Choose a token to see only its lines. Stronger lines mean larger weights; colours mark heads. Point at a head to see only its lines; Shift-click or double-click to keep only that head.` +
       (!choice.token && lines?.length >= MOST_LINES * 0.9
-        ? phrase` The ${lines.length.toLocaleString("en")} strongest lines are drawn; a chosen token shows all of its.`
+        ? phrase` Only the ${lines.length.toLocaleString("en")} strongest lines are drawn; choose a token to see all of its lines.`
         : ""),
   };
 }

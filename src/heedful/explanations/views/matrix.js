@@ -15,7 +15,7 @@ function matrixView(box, choice, changed) {
   let cell = 0;
   let largest = 0;
   let [left, top] = [0, 0];
-  let at = null; // the place of a cell: [row, column]
+  let at = null; // position of the current cell: [row, column]
 
   function show(next) {
     picture = next;
@@ -34,7 +34,7 @@ function matrixView(box, choice, changed) {
 
   const rgb = (name) => heedful.colour(name).match(/[\d.]+/g).slice(0, 3).map(Number);
 
-  // One pixel a weight; the canvas enlarges them.
+  // One pixel per weight; the canvas scales them up.
   function paint() {
     const [rows, columns] = [picture.rows.length, picture.columns.length];
     const [paper, ink] = [rgb("raised"), rgb("accent")];
@@ -163,6 +163,6 @@ function matrixView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      phrase`A row for each token that attends, a column for each that it attends to. A stronger colour is a larger weight, the full one ${largest.toFixed(3)}; a click lists the whole row.`,
+      phrase`Each row is a token that attends, each column a token that it attends to. Stronger colours mean larger weights, up to ${largest.toFixed(3)}; click to list a whole row.`,
   };
 }

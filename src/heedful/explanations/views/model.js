@@ -1,6 +1,6 @@
 "use strict";
 
-// The model view: each head of each layer as a small picture of its lines.
+// The model view: a thumbnail of the lines of each head in each layer.
 
 const LINES_OF_SMALL = 250;
 
@@ -63,7 +63,7 @@ function modelView(box, choice, changed) {
     return cell;
   }
 
-  // A few pictures a frame, so that many of them do not hold up the page.
+  // Draw a few thumbnails per frame, so that many of them do not block the page.
   function mark() {
     const round = ++drawn;
     const waiting = [...buttons];

@@ -1,6 +1,6 @@
 "use strict";
 
-// Tokens that can be chosen, by pointer and by keyboard, and the view of weights in the text itself.
+// Tokens that can be chosen by pointer and keyboard, and the view of weights in the text.
 
 function element(name, className = "", text = "") {
   const node = document.createElement(name);
@@ -9,7 +9,7 @@ function element(name, className = "", text = "") {
   return node;
 }
 
-// A token that is only white space would be nothing to see.
+// A token of only white space would be invisible.
 const visibleText = (shown) => (shown.trim() ? shown : "␣".repeat(shown.length || 1));
 
 function option(token, at, side, shown = token.shown) {
@@ -24,7 +24,7 @@ function option(token, at, side, shown = token.shown) {
 
 function fillTokens(list, picture, side) {
   const { tokens } = picture.map[side];
-  // Another layer or head has the same tokens, and one of them may have the focus.
+  // Other layers and heads have the same tokens. Keep these elements: one may have the focus.
   const shown = `${labelOf(picture.map)} ${picture[side]}`;
   if (list.dataset.shown === shown) return;
   list.dataset.shown = shown;
@@ -32,7 +32,7 @@ function fillTokens(list, picture, side) {
   list.replaceChildren(...picture[side].map((at) => option(tokens[at], at, side)));
 }
 
-// Mark the chosen token, and shade those of the other side by their weights.
+// Mark the chosen token, and shade the tokens of the other side by their weights.
 function shadeTokens(list, picture, side, token) {
   const strongest = { weight: 0 };
   const weights = new Map();
@@ -46,7 +46,7 @@ function shadeTokens(list, picture, side, token) {
   for (const node of nodes) {
     const at = Number(node.dataset.at);
     const chosen = token?.side === node.dataset.side && token.at === at;
-    // Only what has changed is set: there may be a thousand tokens.
+    // Set only what has changed: there may be a thousand tokens.
     if (node.tabIndex !== (chosen ? 0 : -1)) node.tabIndex = chosen ? 0 : -1;
     if (node.getAttribute("aria-selected") !== String(chosen)) node.setAttribute("aria-selected", chosen);
     if (chosen) first = false;
@@ -59,7 +59,7 @@ function shadeTokens(list, picture, side, token) {
   if (first && nodes.length) nodes[0].tabIndex = 0;
 }
 
-// One token of a list is in the order of the Tab key; arrows go on from it, Escape lets go of it.
+// Tab reaches one token of a list. From there arrow keys move, and Escape clears the choice.
 function chooseTokens(list, side, choice, changed) {
   let wasChosen = false;
   const tokenOf = (node) => ({ side: node.dataset.side, at: Number(node.dataset.at) });
@@ -118,7 +118,7 @@ function chooseTokens(list, side, choice, changed) {
   });
 }
 
-// A side as the text that it is, with a node for each token.
+// The text of a side, with an element for each token.
 function runningText(side, visible, nodeOf) {
   const paragraph = element("p", "running");
   paragraph.dir = "auto";
@@ -126,7 +126,7 @@ function runningText(side, visible, nodeOf) {
   const unread = (text) => text.trim() ? element("span", "muted", text) : text;
   side.tokens.forEach((token, at) => {
     if (token.before) paragraph.append(unread(token.before));
-    // The characters of several tokens are shown once, by the last of them.
+    // If several tokens share characters, the last one shows them.
     if (token.slice && there.has(at)) paragraph.append(nodeOf(token, at));
     else if (!token.special) paragraph.append(element("span", "muted", token.slice));
     if (token.after) paragraph.append(unread(token.after));
@@ -142,7 +142,7 @@ function tokenView(box, choice, changed) {
   let picture;
   let lists = [];
 
-  // Within one text the same tokens attend and are attended to: `reverse` says which is chosen.
+  // Within one text the same tokens attend and are attended to; `reverse` selects the role of the chosen token.
   const chosenSide = () => (choice.reverse ? "columns" : "rows");
 
   function show(next) {
@@ -184,7 +184,7 @@ function tokenView(box, choice, changed) {
     const other = token?.side === "rows" ? "columns" : "rows";
     shadeTokens(list, part, part.map.same ? other : side, token);
     if (!part.map.same || !token) return;
-    // The node of a token stands for both its sides.
+    // An element is the token of both sides.
     for (const node of list.querySelectorAll("[data-at]"))
       node.setAttribute("aria-selected", Number(node.dataset.at) === token.at);
   }
@@ -211,7 +211,7 @@ function tokenView(box, choice, changed) {
     show,
     mark,
     hint: () =>
-      phrase`Choose a token: the others are shaded by their weights, the strongest fully. ` +
-      (choice.apart ? phrase`Each head has a text of its own below.` : phrase`The weights are means over the chosen heads.`),
+      phrase`Choose a token: the others are shaded by their weights. ` +
+      (choice.apart ? phrase`Each head has its own text below.` : phrase`The weights are means over the chosen heads.`),
   };
 }

@@ -1,6 +1,6 @@
 "use strict";
 
-// The tabs, and the table that stands beside each view.
+// The tabs, and the table next to each view.
 
 const MOST_ROWS = 50;
 
@@ -9,7 +9,7 @@ const MOST_ROWS = 50;
   const byId = (id) => document.getElementById(id);
   const maps = await readMaps(heedful.data("explanation"));
   byId("waiting").hidden = true;
-  if (!maps.length) return; // all weights are left out, and the page says so
+  if (!maps.length) return; // all weights are omitted, as the page states
 
   const choice = choicesOf(maps, () => showPicture());
   let picture, view;
@@ -44,7 +44,7 @@ const MOST_ROWS = 50;
     tell();
   }
 
-  // What a view says has happened: another token, cell or view is looked at.
+  // Called by a view when another token, cell or view is selected.
   function happened(what, detail) {
     if (what === "view") {
       showView(detail);
@@ -81,8 +81,8 @@ const MOST_ROWS = 50;
         const [best] = ranked(picture, { side: "rows", at });
         return best ? [name("rows", at), name("columns", best.at), best.at + 1, best.weight.toFixed(3)] : [];
       });
-      const heads = [phrase`token`, phrase`looks most at`, phrase`number`, phrase`weight`];
-      showTable(phrase`Where each token looks most: ${where}`, heads, rows);
+      const heads = [phrase`token`, phrase`attends most to`, phrase`number`, phrase`weight`];
+      showTable(phrase`What each token attends to most: ${where}`, heads, rows);
       byId("status").textContent = "";
       return;
     }
@@ -133,7 +133,7 @@ const MOST_ROWS = 50;
     to.click();
   });
 
-  // A head that is pointed at is seen alone.
+  // Show only the head under the pointer.
   const heads = byId("choose-heads");
   const point = (event) => {
     const head = event.target.closest?.("[data-head]");

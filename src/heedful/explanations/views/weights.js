@@ -1,9 +1,9 @@
 "use strict";
 
-// Weights as they come in the file, and what is computed from them.
+// The weights in the file, and values computed from them.
 //
-// A map has `rows` and `columns` (sides with tokens), and `bytes`: by "layer.head" one byte a weight,
-// 255 times its square root, row after row. In the file the roots may be rounded to fewer steps.
+// A map has `rows` and `columns` (sides with tokens), and `bytes` by "layer.head": one byte per weight,
+// 255 times its square root, row by row. The roots may be rounded to fewer steps.
 
 const WEIGHT = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2);
 
@@ -37,7 +37,7 @@ const layersOf = (map) =>
 const headsOf = (map, layer) =>
   numbersUpTo(map.heads).filter((head) => `${layer}.${head}` in map.bytes);
 
-// The part of a map that is looked at: which tokens of each side, and the weights of which heads.
+// The visible part of a map: its tokens on each side, and its heads.
 function pictureOf(map, choice) {
   const visible = ({ tokens }, text) =>
     numbersUpTo(tokens.length).filter(
@@ -55,14 +55,14 @@ function pictureOf(map, choice) {
   };
 }
 
-// The mean over the heads of a picture.
+// The mean weight over the visible heads.
 function meanWeight({ bytes, width }, row, column) {
   let sum = 0;
   for (const head of bytes) sum += WEIGHT[head[row * width + column]];
   return bytes.length ? sum / bytes.length : 0;
 }
 
-// What a token of the rows attends to, or what attends to a token of the columns: the strongest first.
+// What a row token attends to, or what attends to a column token, strongest first.
 function ranked(picture, { side, at }) {
   const others = side === "rows" ? picture.columns : picture.rows;
   const weightOf = (other) =>
@@ -78,8 +78,8 @@ function strongestHead({ bytes, heads, width }, row, column) {
   return heads[weights.indexOf(Math.max(...weights))];
 }
 
-// The strongest weights of a picture as lines between places, at most `most`: a counting sort finds
-// the byte from which on they are drawn.
+// The strongest visible weights as lines, at most `most`. A counting sort finds
+// the smallest byte to draw.
 function strongestLines({ bytes, rows, columns, width }, most, least) {
   const counts = new Uint32Array(256);
   for (const head of bytes)
@@ -99,7 +99,7 @@ function strongestLines({ bytes, rows, columns, width }, most, least) {
   return lines;
 }
 
-// In a few words, where a head looks on average: the first kind that has a third of all its weight.
+// Describe in a few words where a head attends on average: the first kind with a third of all weight.
 function habitOf(map, layer, head) {
   const bytes = map.bytes[`${layer}.${head}`];
   const { tokens } = map.columns;

@@ -98,11 +98,11 @@ def open_model(
     if ENCODER in graphs or source.generates:
         return OnnxGenerator(source.model, graphs)
     if source.reads_images:
-        return OnnxPictures(source.model, graphs[MODEL])
+        return OnnxImageModel(source.model, graphs[MODEL])
     return OnnxEncoder(source.model, graphs[MODEL])
 
 
-class OnnxPictures:
+class OnnxImageModel:
     """An image model with a head.
 
     Args:
@@ -119,7 +119,7 @@ class OnnxPictures:
         return self._session(batch)
 
     def __call__(self, pixel_values: Tensor) -> Output:
-        """Compute the output of the model's ``forward``; see ``models/pictures.py``."""
+        """Compute the output of the model's ``forward``; see ``models/images.py``."""
         return _as_output(self._session({"pixel_values": pixel_values}), None)
 
 
@@ -375,7 +375,7 @@ class OnnxGenerator:
         token_type_ids: Tensor | None = None,
         *,
         search: Search,
-        numbers: Sequence[int] | None = None,
+        item_seeds: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Generate a text for each input, or continue the input; see ``models/generation.py``."""
@@ -383,14 +383,14 @@ class OnnxGenerator:
         encoded = self.encode(_complete(input_ids, attention_mask, token_type_ids))
         decoder: Any = _Decoder(self)
         if encoded is None:
-            return generation.generate(decoder, input_ids, attention_mask, search, None, numbers)
+            return generation.generate(decoder, input_ids, attention_mask, search, None, item_seeds)
         if isinstance(self._model, Transformer | RnnSearch):
             search = search_options(search, self.config)
             start = self.config.decoder_start_token_id
         else:
             start = self._model.decoder_start_token_id
         first = torch.full((len(input_ids), 1), start)
-        return generation.generate(decoder, first, None, search, encoded, numbers)
+        return generation.generate(decoder, first, None, search, encoded, item_seeds)
 
 
 class _Decoder:
@@ -435,5 +435,5 @@ def _complete(ids: Tensor, mask: Tensor | None, types: Tensor | None) -> dict[st
     }
 
 
-OnnxModel: TypeAlias = OnnxEncoder | OnnxPictures | OnnxGenerator
+OnnxModel: TypeAlias = OnnxEncoder | OnnxImageModel | OnnxGenerator
 """A replacement for a model, computed from graphs."""

@@ -69,15 +69,14 @@ for name, array in compute(open_graph("model"), {rows}).items():
     print(name, array.shape)
 """
 
-_PICTURES = """\
+_IMAGES = """\
 from PIL import Image
 from heedful import ViTImageProcessor
 
 {engine}
 processor = ViTImageProcessor.from_pretrained(".")
-picture = Image.new("RGB", (64, 48), "white")  # or the name of a file
-rows = processor([picture, picture], return_tensors="np")
-for name, array in compute(open_graph("model"), rows).items():
+image = Image.new("RGB", (64, 48), "white")  # or the name of a file rows = processor([image,
+image], return_tensors="np") for name, array in compute(open_graph("model"), rows).items():
     print(name, array.shape)
 """
 
@@ -88,8 +87,8 @@ from heedful import load_tokenizer
 {engine}
 tokenizer = load_tokenizer(".")
 graph = open_graph("model")
-ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without what ends it
-past = {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
+ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without the end token past
+= {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
         for block, heads in enumerate({heads}) for kind in ("key", "value")}}
 generated = [*ids[0]]
 while len(generated) < {most} and generated[-1] != tokenizer.sep_token_id:
@@ -108,18 +107,18 @@ from heedful import load_tokenizer
 {engine}
 tokenizer = load_tokenizer(".")
 names = ("encoder_model", "decoder_model", "decoder_with_past_model")
-read, start, go_on = map(open_graph, names)
+encode, decode_first, decode_next = map(open_graph, names)
 {ids}
 mask, generated = np.ones_like(ids), [{first}]
 inputs = {{"input_ids": ids, "attention_mask": mask{types}}}
-inputs = {{"encoder_hidden_states": compute(read, inputs)["last_hidden_state"]}}
-graph = start
+inputs = {{"encoder_hidden_states": compute(encode, inputs)["last_hidden_state"]}}
+graph = decode_first
 while len(generated) < {most} and generated[-1] != {end}:
     inputs |= {{"input_ids": np.array([generated[-1:]]), "encoder_attention_mask": mask}}
     outputs = compute(graph, inputs)
     generated.append(int(outputs.pop("logits")[0, -1].argmax()))
     inputs |= {{name.replace("present", "past_key_values"): outputs[name] for name in outputs}}
-    graph = go_on
+    graph = decode_next
 print({text})
 """
 
@@ -130,7 +129,7 @@ ids = np.array([[*tokenizer.source.encode_batch(["a text"])[0], tokenizer.eos_to
 def write_usage(source: Source, folder: Path, engine: Engine, *, int8: bool = False) -> None:
     """Write ``README.md``: the inputs and outputs of each graph, and an example program."""
     record = source.record
-    what = "picture" if source.reads_images else "text"
+    what = "image" if source.reads_images else "text"
     lines = [
         f"# A run of {record.task} as {engine.name}",
         "",
@@ -183,7 +182,7 @@ def program(source: Source, folder: Path, engine: Engine) -> str:
             text="tokenizer.target.decode([id for id in generated[1:] if id != generated[0]])",
         )
     if source.reads_images:
-        return _PICTURES.format(engine=engine.code)
+        return _IMAGES.format(engine=engine.code)
     if source.generates:
         body: Any = model.body
         heads = [block.attention.self for block in body.encoder.blocks]

@@ -52,9 +52,9 @@ class BigBirdModel(Encoder):
         )
         super().__init__(config, add_pooling_layer, variant)
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, and renumber their sparse attention; see ``Model``."""
-        super().keep_blocks(numbers)
+        super().keep_blocks(indices)
         for number, block in enumerate(self.encoder.distinct):
             block.attention.self.set_block_index(number)
 

@@ -87,7 +87,7 @@ class DebertaConfig(BertConfig):
         if self.enhanced_mask_decoder and self.position_biased_input:
             raise UserError(
                 "enhanced_mask_decoder is true, which needs position_biased_input to be false: "
-                "positions come in at the decoder"
+                "the decoder adds the positions"
             )
 
     @property

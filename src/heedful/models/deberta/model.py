@@ -163,7 +163,7 @@ class DebertaForMaskedLM(ModelWithHead):
         if config.embedding_width != config.hidden_size:
             raise UserError(
                 f"embedding_size is {config.embedding_width} and hidden_size {config.hidden_size}; "
-                "where legacy is false a head of masked pieces needs them to be the same"
+                "unless legacy is true, the masked language model head needs them to be equal"
             )
         head = language_head(replace(config, tie_word_embeddings=True))
         super().__init__(body, head, at="lm_predictions.lm_head")

@@ -63,7 +63,7 @@ def _distances(config: DebertaV2Config) -> Distances:
     return Distances(
         config.position_buckets if config.position_buckets > 0 else config.num_distances,
         config.hidden_size,
-        most=config.num_distances - 1 if config.has_ranges else None,
+        max_distance=config.num_distances - 1 if config.has_ranges else None,
         eps=config.layer_norm_eps if config.norm_rel_ebd == "layer_norm" else None,
     )
 

@@ -58,7 +58,7 @@ class BertEncoderDecoder(Model):
         if encoder.config.is_decoder:
             family = encoder.config.MODEL_TYPE
             raise UserError(
-                f"the encoder's config ({family}) has is_decoder; it must read both ways"
+                f"the encoder's config ({family}) has is_decoder; the encoder must be bidirectional"
             )
         if not decoder.config.add_cross_attention:
             raise UserError("the decoder's config needs is_decoder and add_cross_attention")
@@ -109,8 +109,8 @@ class BertEncoderDecoder(Model):
         vocab_sizes = [part.get_input_embeddings().num_embeddings for part in parts]
         if vocab_sizes[0] != vocab_sizes[1]:
             raise UserError(
-                f"{folder}: it writes with another vocabulary than it reads with, and has one "
-                "tokenizer; the model alone opens as heedful.BertEncoderDecoder"
+                f"{folder}: its encoder and decoder have vocabularies of different sizes, but one "
+                "tokenizer; heedful.BertEncoderDecoder loads the model alone"
             )
 
     def head_parameters(self) -> list[nn.Parameter]:
@@ -124,10 +124,10 @@ class BertEncoderDecoder(Model):
         encoder, decoder = self.encoder.num_blocks, self.decoder.body.num_blocks
         return encoder if encoder == decoder else 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks of both parts; see ``Model.keep_blocks``."""
-        self.encoder.keep_blocks(numbers)
-        self.decoder.body.keep_blocks(numbers)
+        self.encoder.keep_blocks(indices)
+        self.decoder.body.keep_blocks(indices)
 
     @property
     def config(self) -> EncoderDecoderConfig:
@@ -200,7 +200,12 @@ class BertEncoderDecoder(Model):
         }
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         parts = dict(self.named_children())
@@ -320,7 +325,7 @@ class BertEncoderDecoder(Model):
         token_type_ids: Tensor | None = None,
         *,
         search: Search,
-        numbers: Sequence[int] | None = None,
+        item_seeds: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """Generate a text for each source text; see ``decoding.search``.
 
@@ -329,19 +334,19 @@ class BertEncoderDecoder(Model):
             attention_mask: mask of the source. Shape (B, E).
             token_type_ids: shape (B, E).
             search: search options.
-            numbers: see ``generation.generate``.
+            item_seeds: see ``generation.generate``.
         """
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = EncoderOutput(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
-        texts = generation.generate(self.decoder, start, None, search, encoded, numbers)
+        texts = generation.generate(self.decoder, start, None, search, encoded, item_seeds)
         return generation.regenerate_close_calls(
             texts,
             self,
             input_ids,
             attention_mask,
             search,
-            numbers,
+            item_seeds,
             token_type_ids=token_type_ids,
         )
 

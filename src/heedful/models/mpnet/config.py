@@ -61,7 +61,7 @@ class MPNetConfig(BertConfig):
         if self.max_position_embeddings < PADDING + 2:
             raise UserError(
                 f"max_position_embeddings is {self.max_position_embeddings}; "
-                f"it must be at least {PADDING + 2}: the first token stands at position 2"
+                f"it must be at least {PADDING + 2}: the first token is at position 2"
             )
         check_sizes(self, ("relative_attention_num_buckets",))
         if self.relative_attention_num_buckets < BUCKETS:

@@ -112,7 +112,12 @@ class RnnSearch(Model):
         return self.embeddings
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         check_weights(tensors, self.state_dict(), folder)
@@ -201,7 +206,7 @@ class RnnSearch(Model):
         attention_mask: Tensor | None = None,
         *,
         search: Search,
-        numbers: Sequence[int] | None = None,
+        item_seeds: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Generate a text for each source text; see ``decoding.search``.
@@ -210,7 +215,7 @@ class RnnSearch(Model):
             input_ids: source token ids. Shape (B, E).
             attention_mask: mask of the source. Shape (B, E).
             search: search options. The padding token is never generated.
-            numbers: index of each item in the whole input, to seed sampling; 0 to B - 1 if None.
+            item_seeds: see ``decoding.search``.
             prefixes: for each item, the token ids that its text must begin with.
 
         Raises:
@@ -230,9 +235,9 @@ class RnnSearch(Model):
             else None,
         )
         first = torch.full_like(items, self.config.decoder_start_token_id)
-        hypotheses = generate_texts(self._step, state, first, options, numbers, prefixes)
+        hypotheses = generate_texts(self._step, state, first, options, item_seeds, prefixes)
         return regenerate_close_calls(
-            hypotheses, self, input_ids, attention_mask, search, numbers, prefixes
+            hypotheses, self, input_ids, attention_mask, search, item_seeds, prefixes
         )
 
     @torch.inference_mode()

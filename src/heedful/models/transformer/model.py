@@ -83,7 +83,12 @@ class Transformer(Model):
         return self.embeddings
 
     def set_file_weights(
-        self, tensors: Mapping[str, Tensor], folder: Path, *, fresh_head: bool = False
+        self,
+        tensors: Mapping[str, Tensor],
+        folder: Path,
+        *,
+        fresh_head: bool = False,
+        ignore_mismatched_sizes: bool = False,
     ) -> LoadReport:
         """Set every weight; see ``Model.set_file_weights``."""
         weights = names.from_file(tensors, self.state_dict(), self.config, folder)
@@ -116,9 +121,9 @@ class Transformer(Model):
         encoder, decoder = len(self.encoder.blocks), len(self.decoder.blocks)
         return encoder if encoder == decoder else 0
 
-    def keep_blocks(self, numbers: Sequence[int]) -> None:
+    def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks of both stacks; see ``Model.keep_blocks``."""
-        self.config = stacks.keep(self.encoder, self.decoder, self.config, numbers)
+        self.config = stacks.keep(self.encoder, self.decoder, self.config, indices)
 
     def prune_heads(
         self,
@@ -254,7 +259,7 @@ class Transformer(Model):
         attention_mask: Tensor | None = None,
         *,
         search: Search,
-        numbers: Sequence[int] | None = None,
+        item_seeds: Sequence[int] | None = None,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Generate a text for each source text; see ``decoding.search``.
@@ -263,7 +268,7 @@ class Transformer(Model):
             input_ids: source token ids. Shape (B, E).
             attention_mask: mask of the source. Shape (B, E).
             search: search options. The padding token is never generated.
-            numbers: index of each item in the whole input, to seed sampling; 0 to B - 1 if None.
+            item_seeds: see ``decoding.search``.
             prefixes: for each item, the token ids that its text must begin with.
 
         Raises:
@@ -272,9 +277,9 @@ class Transformer(Model):
         """
         options = search_options(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
-        hypotheses = generate_texts(self, encoded, attention_mask, options, numbers, prefixes)
+        hypotheses = generate_texts(self, encoded, attention_mask, options, item_seeds, prefixes)
         return regenerate_close_calls(
-            hypotheses, self, input_ids, attention_mask, search, numbers, prefixes
+            hypotheses, self, input_ids, attention_mask, search, item_seeds, prefixes
         )
 
     @torch.inference_mode()

@@ -26,7 +26,7 @@ def generate_texts(
     encoded: Tensor,
     attention_mask: Tensor | None,
     options: Search,
-    numbers: Sequence[int] | None,
+    item_seeds: Sequence[int] | None,
     prefixes: Sequence[Sequence[int]] | None,
 ) -> list[list[Hypothesis]]:
     """Generate a text for each source text; see ``Transformer.generate``.
@@ -36,7 +36,7 @@ def generate_texts(
         encoded: output of the encoder. Shape (B, E, D).
         attention_mask: mask of the source. Shape (B, E).
         options: search options.
-        numbers: see ``search``.
+        item_seeds: see ``search``.
         prefixes: see ``search``.
     """
     batch, length, _ = encoded.shape
@@ -52,7 +52,7 @@ def generate_texts(
         return search_on_device(fixed, first, options, prefixes)
     steps = compiled if compiled is not None and compiled.is_current else model
     state = steps.start(encoded, mask, cover=cover)
-    return search(steps.step, state, first, options, numbers, prefixes)
+    return search(steps.step, state, first, options, item_seeds, prefixes)
 
 
 class TransformerSteps:

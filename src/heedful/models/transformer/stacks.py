@@ -59,7 +59,7 @@ def _final_norm(config: TransformerConfig) -> nn.LayerNorm | None:
 
 
 def keep(
-    encoder: Stack, decoder: Stack, config: TransformerConfig, numbers: Sequence[int]
+    encoder: Stack, decoder: Stack, config: TransformerConfig, indices: Sequence[int]
 ) -> TransformerConfig:
     """Keep only the given blocks of both stacks, and return the new configuration.
 
@@ -67,17 +67,17 @@ def keep(
         encoder: changed in place.
         decoder: changed in place.
         config: configuration before the change.
-        numbers: block numbers to keep, the same in both stacks.
+        indices: indices of the blocks to keep, the same in both stacks.
     """
-    encoder.keep(numbers)
-    decoder.keep(numbers)
+    encoder.keep(indices)
+    decoder.keep(indices)
     return replace(
         config,
-        encoder_layers=len(numbers),
-        decoder_layers=len(numbers),
-        pruned_heads=renumber_pruned(config.pruned_heads, numbers),
-        decoder_pruned_heads=renumber_pruned(config.decoder_pruned_heads, numbers),
-        cross_attn_pruned_heads=renumber_pruned(config.cross_attn_pruned_heads, numbers),
+        encoder_layers=len(indices),
+        decoder_layers=len(indices),
+        pruned_heads=renumber_pruned(config.pruned_heads, indices),
+        decoder_pruned_heads=renumber_pruned(config.decoder_pruned_heads, indices),
+        cross_attn_pruned_heads=renumber_pruned(config.cross_attn_pruned_heads, indices),
     )
 
 

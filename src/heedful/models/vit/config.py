@@ -97,7 +97,7 @@ class ViTConfig(ReferenceConfig):
         self.complete(self.num_hidden_layers, self.num_attention_heads)
 
     @property
-    def picture(self) -> tuple[int, int]:
+    def input_size(self) -> tuple[int, int]:
         """Height and width of an image in pixels."""
         return _pair(self.image_size)
 
@@ -109,7 +109,7 @@ class ViTConfig(ReferenceConfig):
     @property
     def grid(self) -> tuple[int, int]:
         """Number of rows and columns of patches."""
-        (height, width), (patch_height, patch_width) = self.picture, self.patch
+        (height, width), (patch_height, patch_width) = self.input_size, self.patch
         return height // patch_height, width // patch_width
 
     @property

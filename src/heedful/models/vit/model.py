@@ -10,7 +10,7 @@ from heedful.errors import UserError
 from heedful.layers.block import Context
 from heedful.layers.multihead import BIASES
 from heedful.layers.patches import PatchEmbeddings
-from heedful.models import inputs, pictures
+from heedful.models import images, inputs
 from heedful.models.body import Body
 from heedful.models.encoder import Pooler, Variant, make_stack
 from heedful.models.heads import PixelHead, SequenceHead
@@ -126,9 +126,9 @@ class ViTModel(Body):
                 masked patches.
         """
         config = self.config
-        grid = pictures.check_pixels(pixel_values, config, other_sizes=interpolate_pos_encoding)
+        grid = images.check_pixels(pixel_values, config, other_sizes=interpolate_pos_encoding)
         has_mask = self.embeddings.mask_token is not None
-        pictures.check_patch_mask(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
+        images.check_patch_mask(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         pixels = pixel_values.to(self.layernorm.weight.dtype)
         encoded = self.encoder(
@@ -160,7 +160,7 @@ class ViTForImageClassification(ModelWithHead):
         head = SequenceHead(config.hidden_size, config.num_labels, problem_type=config.problem_type)
         super().__init__(body, head, at="classifier")
 
-    forward = pictures.classify
+    forward = images.classify
 
 
 class ViTForMaskedImageModeling(ModelWithHead):
@@ -174,4 +174,4 @@ class ViTForMaskedImageModeling(ModelWithHead):
         head = PixelHead(config.hidden_size, config.num_channels, config.encoder_stride)
         super().__init__(body, head, at="decoder")
 
-    forward = pictures.reconstruct
+    forward = images.reconstruct

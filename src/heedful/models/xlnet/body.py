@@ -172,7 +172,7 @@ class XLNetModel(Body):
         relations = replace(context.relations, vectors=vectors)
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         encoded = self.encoder(
-            self.embeddings(tokens, 0 if targets is None else targets.places.shape[1], packing),
+            self.embeddings(tokens, 0 if targets is None else targets.positions.shape[1], packing),
             replace(context, relations=relations, packing=packing),
             head_mask=head_mask,
             memory=memory,

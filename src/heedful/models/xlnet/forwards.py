@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.models import heads
-from heedful.models.forwards import check_choices, flat_choices, mean
+from heedful.models.forwards import answer_span, check_choices, flat_choices, mean, span_loss
 from heedful.models.labels import class_loss
 from heedful.models.outputs import (
     XLNetModelOutput,
@@ -168,11 +168,9 @@ def find_span(
         output_hidden_states=output_hidden_states,
     )
     starts, ends = self.head(encoded.last_hidden_state).unbind(-1)  # each (B, S)
-    loss = None
-    if start_positions is not None and end_positions is not None:
-        loss = (self.head.loss(starts, start_positions) + self.head.loss(ends, end_positions)) / 2
+    span = answer_span(start_positions, end_positions)
     return XLNetSpanOutput(
-        loss=loss,
+        loss=None if span is None else span_loss(self, starts, ends, span),
         start_logits=starts,
         end_logits=ends,
         mems=encoded.mems,
@@ -231,12 +229,14 @@ def point_at_answer(
     output = XLNetPointerOutput(
         mems=encoded.mems, hidden_states=encoded.hidden_states, attentions=encoded.attentions
     )
-    if start_positions is not None and end_positions is not None:
-        span = start_positions.flatten(), end_positions.flatten()
+    span = answer_span(start_positions, end_positions)
+    if span is not None:
+        start, end = (each.flatten() for each in span)
         cls_index, is_impossible = (
             None if each is None else each.flatten() for each in (cls_index, is_impossible)
         )
-        return replace(output, loss=head.loss(hidden, *span, p_mask, cls_index, is_impossible))
+        loss = head.loss(hidden, start, end, p_mask, cls_index, is_impossible)
+        return replace(output, loss=loss)
     best = head.best(hidden, self.config.start_n_top, self.config.end_n_top, p_mask, cls_index)
     return replace(
         output,
@@ -280,7 +280,7 @@ def predict_permuted(
     if positions is not None:
         tokens = input_ids if input_ids is not None else inputs_embeds
         if tokens is None or target_mapping is not None or labels is not None:
-            raise UserError("positions stand in the place of target_mapping and labels")
+            raise UserError("positions replaces target_mapping and labels: give only positions")
         shape = (tokens.shape[0], tokens.shape[1])
         target_mapping, slots = streams.mapping_of(positions, shape)
         if perm_mask is None:

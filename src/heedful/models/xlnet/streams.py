@@ -29,7 +29,7 @@ from heedful.models.xlnet.config import XLNetConfig
 class Targets(NamedTuple):
     """The predicted tokens."""
 
-    places: Tensor
+    positions: Tensor
     """Position of each predicted token in its segment. Shape (B, P), int64."""
     real: Tensor
     """False for an empty row of the mapping, which predicts nothing. Shape (B, P)."""
@@ -56,7 +56,7 @@ def check_memory(
     for number, memory in enumerate(mems):
         if memory.shape != (length, batch, config.d_model):
             raise UserError(
-                f"mems: that of block {number} has shape {tuple(memory.shape)}; "
+                f"mems: the memory of block {number} has shape {tuple(memory.shape)}; "
                 f"it must be {(length, batch, config.d_model)}"
             )
     return [memory.transpose(0, 1) for memory in mems] if length else None
@@ -112,8 +112,8 @@ def check_targets(target_mapping: Tensor | None, shape: tuple[int, int]) -> Targ
         is_binary = bool((target_mapping == hot).all())
         if not is_binary or bool((hot.sum(2) > 1).any()) or bool((hot.sum(1) > 1).any()):
             raise UserError(
-                "target_mapping: each row must be zeros with one 1 at most, and each token have "
-                "one row at most"
+                "target_mapping: each row must have at most one 1 and otherwise zeros, and each "
+                "token at most one row"
             )
     return Targets(hot.int().argmax(2), hot.any(2))
 
@@ -168,7 +168,7 @@ def padding(
         if mask.shape != shape:
             raise UserError(
                 f"{name} has shape {tuple(mask.shape)}; it must be {shape}; "
-                "perm_mask says more than that"
+                "for other masks, give perm_mask"
             )
         integers = mask.to(torch.int8) if mask.is_floating_point() else mask
         nonzero = masks.from_attention_mask(
@@ -267,7 +267,7 @@ def mask_of(
         content = torch.ones(1, 1, 1, dtype=torch.bool, device=device)
     else:
         rows = allowed.expand(batch, length, keys)
-        query = rows.take_along_dim(targets.places[..., None], 1) & targets.real[..., None]
+        query = rows.take_along_dim(targets.positions[..., None], 1) & targets.real[..., None]
     return torch.cat([content.expand(batch, length, keys), query], 1)[:, None]
 
 
@@ -307,8 +307,8 @@ def relations_of(
     if config.bi_data:
         if batch % 2:
             raise UserError(
-                f"the batch has {batch} sequences; with bi_data one half of it is read the other "
-                "way round, so there must be an even number"
+                f"the batch has {batch} sequences; with bi_data half of it is read backwards, so "
+                "the number must be even"
             )
         vectors = torch.cat([vectors, distance_vectors(-distances, config.d_model)[None]])
     differs = types = None
@@ -321,13 +321,13 @@ def relations_of(
         types = token_type_ids.expand(batch, -1)
         query_types = types
         if targets is not None:
-            query_types = torch.cat([types, types.gather(1, targets.places)], 1)
+            query_types = torch.cat([types, types.gather(1, targets.positions)], 1)
         key_types = F.pad(types, (memory, 0))
         differs = (query_types[:, :, None] != key_types[:, None])[:, None]
     return Relations(
         vectors=vectors,
         other_segment=differs,
-        query_positions=None if targets is None else targets.places,
+        query_positions=None if targets is None else targets.positions,
         segment_ids=types,
         token_mask=real,
         full_attention=whole and targets is None and not memory and not config.bi_data,

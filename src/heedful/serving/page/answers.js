@@ -1,10 +1,10 @@
 "use strict";
 
-// Draws answers by the keys that they have, whatever task gave them. What no view draws is shown as a table.
+// Draws answers by their keys, whatever their task. Keys that no view draws are shown as a table.
 //
-// A view has `fits(answer)`, the `keys` that it draws, `draw(answer, asked)` to elements, `say(answer, asked)` to a
-// sentence for a screen reader, and `targets(answer, asked)`: each `target` that an explanation can be asked for, and
-// what it is `called`. `asked` has the `texts` of the item, such as a question and its choices, and its `run`.
+// A view has `fits(answer)`, the `keys` that it draws, `draw(answer, asked)`, which returns elements, `say(answer, asked)`,
+// which returns a sentence for screen readers, and `targets(answer, asked)`: each `target` that can be explained, and
+// its display name, `called`. `asked` has the `texts` of the item, such as a question and its choices, and the `run`.
 
 const answers = (() => {
   const same = (text) => ({ target: text, called: text });
@@ -19,7 +19,7 @@ const answers = (() => {
     const scores = Object.entries(answer.scores ?? { [answer.label]: answer.score });
     const rows = scores
       .sort((one, other) => other[1] - one[1])
-      .map(([name, share]) => ({ name, share, text: percent(share), best: isGiven(answer, name) && phrase`given` }));
+      .map(([name, share]) => ({ name, share, text: percent(share), best: isGiven(answer, name) && phrase`predicted` }));
     const given = [answer.label].flat();
     return [
       headline(given.length ? given.join(", ") : element("span", { class: "muted" }, phrase`no label`)),
@@ -51,7 +51,7 @@ const answers = (() => {
       element("p", { class: "running" }, ...text),
       answer.entities.length
         ? folded(phrase`As a table`, table(phrase`Entities`, [phrase`text`, phrase`kind`, phrase`probability`], rows))
-        : element("p", { class: "muted" }, phrase`No entity is in this text.`),
+        : element("p", { class: "muted" }, phrase`There is no entity in this text.`),
       answer.words ? folded(phrase`Every word`, words(answer.words)) : null,
     ];
   }
@@ -61,7 +61,7 @@ const answers = (() => {
     return scrolling(phrase`Words with their tags`, table(phrase`Words with their tags`, [phrase`word`, phrase`tag`, phrase`probability`], rows));
   }
 
-  // What is explained of an entity is the tag of its first word.
+  // The explanation of an entity is that of its first word's tag.
   function entityTargets(answer) {
     return answer.entities.flatMap((entity) => {
       const first = (answer.words ?? []).find((word) => word.start >= entity.start);
@@ -82,23 +82,23 @@ const answers = (() => {
       name: one.answer ?? phrase`no answer`,
       share: one.score,
       text: percent(one.score),
-      best: number === 0 && one.answer === answer.answer && phrase`given`,
+      best: number === 0 && one.answer === answer.answer && phrase`predicted`,
     }));
     return [
       answer.answer === null ? headline(element("span", { class: "muted" }, phrase`The context does not answer this.`)) : headline(answer.answer),
       element("p", { class: "running" }, ...context),
-      rows.length ? barTable(phrase`The likeliest answers`, [phrase`answer`, phrase`probability`], rows) : null,
+      rows.length ? barTable(phrase`Most likely answers`, [phrase`answer`, phrase`probability`], rows) : null,
     ];
   }
 
   // Words for masks.
 
-  // Find what stands for each mask in the filled text, by what is between the masks; null if that cannot be told.
+  // Find the text that fills each mask, from the text between the masks; null if that is ambiguous.
   function fills(text, masks, filled) {
     const characters = charactersOf(text);
     const spans = [];
     let from = 0; // in the text
-    let at = 0; // in the filled one, both in halves of characters
+    let at = 0; // in the filled text; both in UTF-16 units
     for (const [number, mask] of masks.entries()) {
       const between = sliceOf(characters, from, mask.start).trimEnd();
       if (number && !between) return null;
@@ -135,7 +135,7 @@ const answers = (() => {
       const title = answer.masks.length > 1 ? phrase`Words for mask ${number + 1}` : phrase`Words for the mask`;
       if (!mask.candidates.length) return element("p", { class: "muted" }, phrase`${title}: the model did not read that far.`);
       const rows = mask.candidates.map((one) => ({
-        name: element("button", { type: "button", class: "inline", title: phrase`Put it into the text`, click: () => show(one.text) }, one.token),
+        name: element("button", { type: "button", class: "inline", title: phrase`Insert it into the text`, click: () => show(one.text) }, one.token),
         share: one.score,
         text: percent(one.score),
       }));
@@ -148,7 +148,7 @@ const answers = (() => {
     const rows = [
       { name: phrase`follows`, share: answer.next_sentence },
       { name: phrase`does not follow`, share: 1 - answer.next_sentence },
-    ].map((row) => ({ ...row, text: percent(row.share), best: row.share >= 0.5 && phrase`likelier` }));
+    ].map((row) => ({ ...row, text: percent(row.share), best: row.share >= 0.5 && phrase`more likely` }));
     return [headline(answer.next_sentence >= 0.5 ? phrase`The text follows` : phrase`The text does not follow`), barTable(phrase`Whether the text follows`, ["", phrase`probability`], rows)];
   }
 
@@ -173,7 +173,7 @@ const answers = (() => {
     const rows = (answer.scores ?? [])
       .map((share, number) => ({ name: asked.texts[number + 1], share, text: percent(share), best: number === answer.choice && phrase`chosen` }))
       .sort((one, other) => other.share - one.share);
-    return [headline(answer.text), barTable(phrase`Choices, the likeliest first`, [phrase`choice`, phrase`probability`], rows)];
+    return [headline(answer.text), barTable(phrase`Choices, most likely first`, [phrase`choice`, phrase`probability`], rows)];
   }
 
   // Vectors.
@@ -183,7 +183,7 @@ const answers = (() => {
     return [
       headline(phrase`A vector of ${counted(answer.vector.length)} numbers`),
       element("p", { class: "mono" }, `${first.join("  ")}  …`),
-      element("p", { class: "muted" }, phrase`Give texts to compare with, and they are put in order by how near they are.`),
+      element("p", { class: "muted" }, phrase`Add texts to compare with, to sort them by similarity.`),
     ];
   }
 
@@ -192,7 +192,7 @@ const answers = (() => {
     return dot(one, other) / Math.sqrt(dot(one, one) * dot(other, other) || 1);
   }
 
-  // Of several vectors, the others in order of how near they are to the first.
+  // Rank the other vectors by their similarity to the first.
   function ranked(list, texts) {
     return list
       .slice(1)
@@ -202,7 +202,7 @@ const answers = (() => {
 
   function nearest(list, texts) {
     const rows = ranked(list, texts).map((row, number) => ({ ...row, text: row.share.toFixed(3), best: number === 0 && phrase`nearest` }));
-    return [headline(rows[0].name), barTable(phrase`Texts, the nearest first`, [phrase`text`, phrase`similarity`], rows)];
+    return [headline(rows[0].name), barTable(phrase`Texts, nearest first`, [phrase`text`, phrase`similarity`], rows)];
   }
 
   // Everything else.
@@ -300,7 +300,7 @@ const answers = (() => {
     },
     { fits: (answer) => "vector" in answer, keys: ["vector"], draw: vector, say: (answer) => phrase`a vector of ${answer.vector.length} numbers` },
   ];
-  const PLAIN = { fits: () => true, keys: [], draw: () => [], say: () => phrase`The answer is there.`, targets: () => [] };
+  const PLAIN = { fits: () => true, keys: [], draw: () => [], say: () => phrase`The answer is ready.`, targets: () => [] };
   const TOKENS = ["tokens_total", "tokens_used"];
 
   const viewOf = (answer) => VIEWS.find((view) => view.fits(answer)) ?? PLAIN;

@@ -1,19 +1,19 @@
 "use strict";
 
-// Talks to the server, and says in a sentence what went wrong and what to do.
+// Sends requests to the server, and turns errors into sentences that say what to do.
 
-// What the server refused or failed at. `status` is 0 where it could not be reached.
+// An error response of the server. `status` is 0 if the server could not be reached.
 class Refusal extends Error {
   constructor(status, message, retry) {
     super(message);
     this.status = status;
-    this.retry = retry; // seconds after which to try again, or null
+    this.retry = retry; // seconds until the next try, or null
   }
 }
 
 const client = (() => {
   const { root } = heedful.data("server");
-  let key = null; // in memory alone
+  let key = null; // only in memory
 
   const pathOf = (run, action) => `api/runs/${encodeURIComponent(run)}/${action}`;
 
@@ -32,7 +32,7 @@ const client = (() => {
       if (reply.ok) return accept === "application/json" ? await reply.json() : await reply.text();
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refusal(0, phrase`The server cannot be reached. See whether it still runs, then try again.`, null);
+      throw new Refusal(0, phrase`The server cannot be reached. Check whether it is still running, then try again.`, null);
     }
     throw await refusalOf(reply);
   }
@@ -42,7 +42,7 @@ const client = (() => {
     try {
       message = (await reply.json()).error.message;
     } catch {
-      // A proxy in between writes errors of its own.
+      // A proxy may send its own errors.
     }
     const retry = Number.parseInt(reply.headers.get("retry-after"), 10);
     return new Refusal(reply.status, message, Number.isNaN(retry) ? null : retry);
@@ -51,15 +51,15 @@ const client = (() => {
   const again = (refusal) => phrase`Try again in ${refusal.retry ?? 1} s.`;
 
   const SENTENCES = {
-    401: () => (key === null ? phrase`Give the key that the server was started with.` : phrase`That is not the key of this server.`),
-    404: (refusal) => phrase`There is no such run any more: ${refusal.message}. Load this page again.`,
+    401: () => (key === null ? phrase`Enter the key that the server was started with.` : phrase`That is not the key of this server.`),
+    404: (refusal) => phrase`This run no longer exists: ${refusal.message}. Reload this page.`,
     408: () => phrase`The text did not arrive in time. Send less at once, or try again.`,
-    413: (refusal) => phrase`This is more than the server takes at once: ${refusal.message}. Shorten it, or send it in parts.`,
+    413: (refusal) => phrase`This exceeds a limit of the server: ${refusal.message}. Shorten the text, or send it in parts.`,
     421: (refusal) => `${capital(refusal.message)}.`,
     422: (refusal) => phrase`This cannot be answered: ${refusal.message}.`,
     429: (refusal) => phrase`The server is busy. ${again(refusal)}`,
-    500: () => phrase`The server failed to answer this. Whoever runs it finds the reason in its log.`,
-    502: () => phrase`The server behind the proxy cannot be reached. See whether it still runs, then try again.`,
+    500: () => phrase`The server failed to answer this. The reason is in its log.`,
+    502: () => phrase`The server behind the proxy cannot be reached. Check whether it is still running, then try again.`,
     503: (refusal) => phrase`${capital(refusal.message)}. ${again(refusal)}`,
   };
 

@@ -3,7 +3,7 @@
 // Elements of the page, and slices of texts.
 
 // Make an element: element("p", {class: "note", click: f}, "text", otherElement, ...).
-// Strings become text and are never read as HTML; a function among the attributes listens to that event.
+// Strings become text, never HTML. An attribute that is a function becomes an event listener.
 function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -19,12 +19,12 @@ const byId = (id) => document.getElementById(id);
 
 const hidden = (text) => element("span", { class: "visually-hidden" }, text);
 
-// The server counts characters as Unicode does; JavaScript counts halves of those beyond the first 65,536.
+// The server counts Unicode code points; JavaScript counts UTF-16 units.
 const charactersOf = (text) => Array.from(text);
 
 const sliceOf = (characters, start, end) => characters.slice(start, end).join("");
 
-// Cut a text at spans that do not overlap: what `draw` makes of each, and plain text between them.
+// Split a text at spans that do not overlap: the result of `draw` for each span, and plain text in between.
 // Spans have `start` and `end` in characters; draw(text of the span, span) returns an element.
 function withSpans(text, spans, draw) {
   const characters = charactersOf(text);
@@ -61,8 +61,8 @@ function folded(summary, ...children) {
   return element("details", {}, element("summary", {}, summary), ...children);
 }
 
-// A table of names with shares, each with a bar. Rows have `name`, `share` from 0 to 1 for the bar, `text` for
-// the number, and where they stand out `best`. A long list is cut, and the rest can be unfolded.
+// A table with a bar for each row. Rows have `name`, `share` from 0 to 1 for the bar, `text` for the number,
+// and optionally a badge, `best`. Of a long list, only the first rows are open.
 function barTable(caption, head, rows, most = 12) {
   const tableOf = (some, title) =>
     element(
@@ -82,7 +82,7 @@ function barTable(caption, head, rows, most = 12) {
     "div",
     {},
     tableOf(rows.slice(0, most), caption),
-    folded(phrase`${counted(rest.length)} more`, tableOf(rest, phrase`${caption}, the others`)),
+    folded(phrase`${counted(rest.length)} more`, tableOf(rest, phrase`${caption}, continued`)),
   );
 }
 

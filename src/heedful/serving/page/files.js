@@ -1,17 +1,17 @@
 "use strict";
 
-// Answers a whole file: reads it here, sends it piece by piece, and gives back a CSV file.
+// Answers a whole file: reads it in the browser, sends it in parts, and offers a CSV file.
 
 const files = (() => {
   const TOGETHER = 64; // items of a request
   const MOST_CHARACTERS = 100_000; // of a request
-  const MOST_TRIES = 20; // of a request that the server is too busy for
+  const MOST_TRIES = 20; // of a request that the server is too busy to answer
   const SHOWN = 5; // rows
   const BETWEEN = "|"; // texts in one cell
 
   let file = null;
   let run = null;
-  let work = null; // what stops it
+  let work = null; // aborts it
 
   const chosenColumns = () => [...byId("columns").querySelectorAll("select")].map((select) => select.value);
 
@@ -19,7 +19,7 @@ const files = (() => {
     byId("file-problem").textContent = text;
   }
 
-  // Look at the first row of a file, and let the user say which columns hold what is asked.
+  // Read the first row of a file, and let the user choose the column of each input.
   async function open(chosen) {
     work?.abort();
     work = null;
@@ -53,7 +53,7 @@ const files = (() => {
       const choices = [...(input.optional ? [["", phrase`none`]] : []), ...names.map((name) => [name, name])];
       const select = element("select", {}, choices.map(([value, text]) => element("option", { value }, text)));
       select.value = likely(input, number, names);
-      const several = input.several ? phrase` (a list, or texts with ${BETWEEN} between them)` : "";
+      const several = input.several ? phrase` (a list, or texts separated by ${BETWEEN})` : "";
       return element("label", {}, phrase`${capital(sentence(input.name))}${several} is in`, select);
     });
     byId("columns").replaceChildren(...fields);
@@ -68,7 +68,7 @@ const files = (() => {
     return same ?? (input.optional ? "" : names[Math.min(number, names.length - 1)]);
   }
 
-  // The texts of a row, as the server takes an item; null where there is nothing to ask.
+  // The texts of a row as an item for the server; null if the row is empty.
   function itemOf(row, columns) {
     const parts = columns.flatMap((column, number) => {
       const value = row.get(column) ?? "";
@@ -80,8 +80,8 @@ const files = (() => {
     return parts.length === 1 ? parts[0] : parts;
   }
 
-  // Ask for some items. What the server is too busy for is sent again, what is too much is halved, and what cannot
-  // be answered gets the reason instead.
+  // Request answers for some items. If the server is busy, try again; if they are too many, send half. An item that cannot
+  // be answered gets the reason instead of an answer.
   async function answersTo(items, signal, tries = 0) {
     if (!items.length) return [];
     try {
@@ -151,11 +151,11 @@ const files = (() => {
     byId("file-count").textContent = phrase`${counted(table.count())} rows`;
   }
 
-  // A CSV file that grows. Columns of answers come behind those of the file; one of the same name is called so. A column
-  // that is first met later comes last, and is empty in the rows before.
+  // A growing CSV file. The columns of answers follow those of the file, and are renamed if a name is taken. A column
+  // that first occurs later comes last, and is empty in earlier rows.
   function newTable() {
     const columns = [];
-    const lines = []; // each as wide as the table was then
+    const lines = []; // each with the columns known at that time
     const first = [];
     const has = (isAnswer, key) => columns.some((column) => column.isAnswer === isAnswer && column.key === key);
     const know = (isAnswer, keys) => keys.forEach((key) => has(isAnswer, key) || columns.push({ isAnswer, key }));
@@ -216,7 +216,7 @@ const files = (() => {
     });
     byId("file-stop").addEventListener("click", () => work?.abort());
     byId("header").addEventListener("change", () => open(file));
-    // A file that misses the field would replace the page.
+    // A file dropped outside the field would replace the page.
     for (const name of ["dragover", "drop"]) addEventListener(name, (event) => event.preventDefault());
     addEventListener("dragover", () => {
       byId("files").open = true;
@@ -232,7 +232,7 @@ const files = (() => {
 
   return {
     setUp,
-    // Another run asks for other columns.
+    // Another run needs other columns.
     useRun(chosen) {
       run = chosen;
       open(file);

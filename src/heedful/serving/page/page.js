@@ -1,15 +1,15 @@
 "use strict";
 
-// The page: which run is asked, the form for its texts, and its answers.
+// The page: the chosen run, the form for its texts, and its answers.
 
 (() => {
-  const POLL = 1000; // milliseconds between two looks at whether the runs are ready
+  const POLL = 1000; // milliseconds between two checks of whether the runs are ready
 
   let runs = [];
   let run = null;
   let request = null;
 
-  // The address remembers which run is chosen; without one it is the first.
+  // The address stores the chosen run; the default is the first.
   const addressOf = (one) => `#${encodeURIComponent(one.name)}`;
   const wanted = () => runs.find((one) => addressOf(one) === location.hash);
 
@@ -62,12 +62,12 @@
     showLines();
   }
 
-  // A text to compare with is one of many: they are put in order.
+  // There may be many texts to compare with, which are then ranked.
   const isMany = (input) => input.several || (input.optional && run.abilities.includes("embed"));
 
   function field(input, number) {
     const name = isMany(input) && !input.several ? `${input.name}s` : input.name;
-    const hint = [isMany(input) && phrase`one a line`, input.optional && phrase`optional`].filter(Boolean).join(phrase`, `);
+    const hint = [isMany(input) && phrase`one per line`, input.optional && phrase`optional`].filter(Boolean).join(phrase`, `);
     const id = `input-${number}`;
     const isShort = input.optional ? !isMany(input) : number === 0 && run.inputs.some((other) => other !== input && !other.optional);
     const rows = isShort ? 2 : 6;
@@ -78,7 +78,7 @@
 
   const sees = () => run.abilities.includes("see");
 
-  // A picture that is chosen or dropped is sent as a data URL, which a text field holds unseen.
+  // An image is sent as a data URL, which a hidden text field holds.
   function pictureField(holder, input) {
     holder.hidden = true;
     holder.required = false;
@@ -95,7 +95,7 @@
 
   const fields = () => [...byId("inputs").querySelectorAll("textarea")];
 
-  // What is asked: the question for the server, and the texts in order.
+  // The request for the server, and its texts in order.
   function questionOf(contents) {
     const parts = run.inputs.flatMap((input, number) => {
       const text = contents[number];
@@ -113,7 +113,7 @@
     program.show(run.name, questionOf(isEmpty ? run.inputs.map(example) : fields().map((one) => one.value)).body);
   }
 
-  // What the lines for programs ask before anything is typed.
+  // Example texts for the program code while the form is empty.
   const example = (input) => (input.optional ? "" : isMany(input) ? phrase`a choice` + "\n" + phrase`another choice` : phrase`a ${sentence(input.name)}`);
 
   function clearAnswer() {
@@ -123,7 +123,7 @@
     byId("why").hidden = byId("raw").hidden = true;
     byId("problem").textContent = "";
     byId("spoken").textContent = "";
-    byId("answer").replaceChildren(element("p", { class: "muted" }, phrase`The answer comes here.`));
+    byId("answer").replaceChildren(element("p", { class: "muted" }, phrase`The answer will appear here.`));
   }
 
   async function answer(event) {
@@ -152,7 +152,7 @@
     }
   }
 
-  // On a phone the answer is below what is seen.
+  // On a phone the answer is below the visible part.
   function showAnswer() {
     const heading = byId("answer-heading");
     if (heading.getBoundingClientRect().top > 0.7 * innerHeight) heading.scrollIntoView({ behavior: heedful.still ? "auto" : "smooth" });
@@ -190,6 +190,6 @@
     start();
   });
   files.setUp();
-  byId("waiting").textContent = phrase`Asking for the runs …`;
+  byId("waiting").textContent = phrase`Loading the runs …`;
   start();
 })();

@@ -1,11 +1,11 @@
 "use strict";
 
-// The lines of a shell or of Python that ask the same.
+// The shell and Python code for the same request.
 
 const program = (() => {
   const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-  // JSON as Python has it.
+  // A JSON value as a Python literal.
   function python(value, indent) {
     if (value === true || value === false) return value ? "True" : "False";
     if (value === null) return "None";
@@ -42,7 +42,7 @@ const program = (() => {
       await navigator.clipboard.writeText(text);
       button.textContent = phrase`Copied`;
     } catch {
-      button.textContent = phrase`Select the lines to copy them`; // browsers allow it on secure addresses alone
+      button.textContent = phrase`Select the lines to copy them`; // browsers allow copying only on secure addresses
     }
     setTimeout(() => (button.textContent = phrase`Copy`), 2000);
   }
@@ -52,7 +52,7 @@ const program = (() => {
     return element("div", {}, element("div", { class: "controls" }, element("h3", {}, title), button), element("pre", { id, class: "code", tabindex: "0" }, text));
   }
 
-  // Show the lines for a question to a run.
+  // Show the code for a request to a run.
   function show(run, question) {
     const url = `${client.address}/${client.pathOf(run, "predict")}`;
     byId("lines").replaceChildren(

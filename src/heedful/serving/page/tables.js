@@ -4,11 +4,11 @@
 // JSON documents, read as a whole.
 
 const tables = (() => {
-  const FORMULA = /^ *[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // the last four: full-width
+  const FORMULA = /^ *[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/; // the last four are full-width
   const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/;
   const MOST_CHARACTERS = 1_000_000; // of one row
 
-  // A cell of CSV. Spreadsheets run what begins like a formula (CWE-1236): a quote in front makes it text.
+  // A CSV cell. Spreadsheets run cells that look like formulas (CWE-1236); a quote in front makes them text.
   function cell(value) {
     if (value === null || value === undefined) return "";
     if (typeof value === "number" || typeof value === "boolean") return String(value);
@@ -19,25 +19,25 @@ const tables = (() => {
 
   const line = (cells) => `${cells.map(cell).join(",")}\r\n`;
 
-  // The delimiter of a CSV file, as the commands find it: the comma, or else ; or tab, outside the quotes of its header.
+  // The delimiter of a CSV file, by the rule of the commands: the comma, or else ; or tab, outside quotes in the header.
   function delimiterOf(start) {
     const [first] = start.replaceAll(/"[^"]*"/g, "").split(/\r?\n/, 1);
     return [",", ";", "\t"].find((mark) => first.includes(mark)) ?? ",";
   }
 
-  // Cuts a table into rows, a character at a time.
+  // Splits a table into rows, one character at a time.
   class Cutter {
     #delimiter;
     #row = [];
     #field = "";
-    #state = "start"; // of a field; then plain, quoted, or quote: after a quote within quotes
+    #state = "start"; // of a field; then plain, quoted, or quote (after a quote within quotes)
     #previous = "";
 
     constructor(delimiter) {
       this.#delimiter = delimiter;
     }
 
-    // Take in a character; return the row that it ends, or null.
+    // Read a character; return the row that it completes, or null.
     take(character) {
       const previous = this.#previous;
       this.#previous = character;
@@ -54,7 +54,7 @@ const tables = (() => {
         this.#field += character;
         this.#state = "plain";
       }
-      if (this.#field.length > MOST_CHARACTERS) throw new Error(phrase`a quote is opened and never closed`);
+      if (this.#field.length > MOST_CHARACTERS) throw new Error(phrase`a quote is never closed`);
       return null;
     }
 
@@ -117,7 +117,7 @@ const tables = (() => {
     return new Map(named ? Object.entries(value) : [["text", value]]);
   }
 
-  // A document holds an array of records, alone or as the data of an object; what is none may be JSON lines.
+  // A document is an array of records, or an object with one under "data"; anything else may be JSON lines.
   async function* records(pieces) {
     let text = "";
     for await (const piece of pieces) text += piece;
@@ -132,7 +132,7 @@ const tables = (() => {
     yield* (Array.isArray(rows) ? rows : [rows]).map(record);
   }
 
-  // Yield the rows of a file as maps, by the names of its columns: an object would put names that are numbers first.
+  // Yield the rows of a file as maps from column names to cells. An object would sort numeric names first.
   async function* rows(pieces, name, header) {
     if (/\.(jsonl|ndjson)(\.gz)?$/i.test(name)) yield* objects(pieces);
     else if (/\.json(\.gz)?$/i.test(name)) yield* records(pieces);
@@ -155,7 +155,7 @@ const tables = (() => {
     return names.map((name, number) => (name.trim() && names.indexOf(name) === number ? name.trim() : `column ${number + 1}`));
   }
 
-  // The text of a file in pieces. `tell` is called with how many bytes were read.
+  // Yield the text of a file in parts. `tell` is called with the number of bytes read.
   async function* textOf(file, tell) {
     let bytes = 0;
     const counting = new TransformStream({

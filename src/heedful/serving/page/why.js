@@ -1,11 +1,11 @@
 "use strict";
 
-// Which words an answer comes from, and what the model attended to.
+// Attributions of an answer to words, and the model's attention.
 
 const why = (() => {
   let request = null;
 
-  // The sides that have scores, with their words.
+  // The sides with scores, and their words.
   function scoredSides(explanation) {
     const [attribution] = explanation.attributions;
     return explanation.sides
@@ -14,7 +14,7 @@ const why = (() => {
       .map(({ side, scores }) => ({ side, words: wordsOf(side, scores) }));
   }
 
-  // Show the scores of the words that were read, the strongest in the strongest colour.
+  // Show the scores of the words; the strongest word has the strongest colour.
   function draw(explanation) {
     const [attribution] = explanation.attributions;
     const scored = scoredSides(explanation);
@@ -34,11 +34,11 @@ const why = (() => {
 
   function legend(scores) {
     return scores.some((score) => score < 0)
-      ? [shade(phrase`Blue with a solid line`, 1), phrase` speaks for it, `, shade(phrase`orange with a dotted line`, -1), phrase` against it.`]
-      : [phrase`The stronger the `, shade(phrase`blue`, 1), phrase`, the more a word counts.`];
+      ? [shade(phrase`Blue with a solid line`, 1), phrase` supports it, `, shade(phrase`orange with a dotted line`, -1), phrase` opposes it.`]
+      : [phrase`The stronger the `, shade(phrase`blue`, 1), phrase`, the more a word matters.`];
   }
 
-  // The words of a side: where each stands, and the sum of its tokens' scores. A special token stands nowhere.
+  // The words of a side: their positions, and the sums of their tokens' scores. Special tokens have no position.
   function wordsOf(side, scores) {
     const words = new Map();
     side.tokens.forEach((token, at) => {
@@ -54,7 +54,7 @@ const why = (() => {
     return withSpans(text, spans, (slice, { score }) => shade(slice, score / strongest, signed(score, 3)));
   }
 
-  // A piece of text in the colour of its score, whose size is from -1 to 1.
+  // A piece of text in the colour of its score, from -1 to 1.
   function shade(text, strength, title) {
     const piece = element("span", { class: "weighed", title }, text);
     const colour = strength > 0 ? "var(--more)" : "var(--less)";
@@ -66,7 +66,7 @@ const why = (() => {
     return piece;
   }
 
-  // Words with their scores, the strongest first.
+  // Words with their scores, strongest first.
   function strongestFirst({ side, words }) {
     const texts = side.texts.map(charactersOf);
     return [...words]
@@ -82,7 +82,7 @@ const why = (() => {
     const words = scoredSides(explanation).flatMap((one) => strongestFirst(one).slice(0, 3));
     const [{ target }] = explanation.attributions;
     const most = words.map(([word, score]) => `${word}, ${score}`).join("; ");
-    return phrase`What counts most for ${sentence(target)}: ${most}`;
+    return phrase`What matters most for ${sentence(target)}: ${most}`;
   }
 
   function check(completeness) {
@@ -92,7 +92,7 @@ const why = (() => {
     return element("p", { class: "note warning" }, phrase`The check failed: the scores add up to ${signed(total, 3)}, but the output changes by ${signed(difference, 3)} (${steps} steps). Do not trust single scores.`);
   }
 
-  // Offer to explain what was just answered.
+  // Offer an explanation of the current answer.
   function offer(list, asked) {
     stop();
     const text = list.length > 1 ? null : asked.item;
@@ -127,7 +127,7 @@ const why = (() => {
     request = null;
   }
 
-  // Let a button say that something is computed, and tell what goes wrong.
+  // Mark a button as busy during a computation, and report errors.
   async function working(button, compute) {
     stop();
     request = new AbortController();
@@ -144,7 +144,7 @@ const why = (() => {
     }
   }
 
-  // Show the HTML of an explanation in a frame that can reach nothing of this page.
+  // Show the HTML of an explanation in a frame that is isolated from this page.
   function show(html, run) {
     const save = byId("attention-save");
     URL.revokeObjectURL(save.href);

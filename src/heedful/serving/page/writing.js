@@ -1,13 +1,13 @@
 "use strict";
 
-// Draws texts that were written, and which words of a translation come from which of its text.
+// Draws generated texts, and the word alignments of translations.
 
 const writing = (() => {
   function draw(answer, asked) {
     const others = (answer.n_best ?? []).slice(1);
     return [
       ...("alignments" in answer ? aligned(answer, asked) : [element("p", { class: "running large" }, answer.text)]),
-      answer.ended ? null : element("p", { class: "note warning" }, phrase`The text stops here because it reached the most tokens that may be written.`),
+      answer.ended ? null : element("p", { class: "note warning" }, phrase`The text stops here because it reached the maximum number of tokens.`),
       others.length ? folded(others.length > 1 ? phrase`${others.length} other texts` : phrase`1 other text`, list(others)) : null,
     ];
   }
@@ -17,8 +17,8 @@ const writing = (() => {
     return element("ol", { start: "2", class: "others" }, ...items);
   }
 
-  // Both texts with a word for each of `words`; those that are linked are lit together, by the mouse, by the arrow
-  // keys within a text, or by a click or a tap, which keeps them lit.
+  // Both texts with an element for each of `words`. Linked words are highlighted together, by the mouse, by the arrow
+  // keys within a text, or by a click or tap, which keeps them highlighted.
   function aligned(answer, asked) {
     const texts = [asked.texts[0], answer.text];
     const spans = [answer.source_words, answer.target_words];
@@ -58,7 +58,7 @@ const writing = (() => {
     }
 
     const back = () => light(...(kept ?? [null]));
-    const names = [phrase`Words translated from; arrow keys move`, phrase`Words translated to; arrow keys move`];
+    const names = [phrase`Source words; arrow keys move`, phrase`Words of the translation; arrow keys move`];
     const paragraphs = texts.map((text, side) => {
       const characters = spans.map((some, number) => [charactersOf(texts[number]), some]);
       const nameOf = (of, number) => sliceOf(characters[of][0], ...characters[of][1][number]);
@@ -72,7 +72,7 @@ const writing = (() => {
             role: "button",
             tabindex: number ? "-1" : "0",
             "aria-pressed": "false",
-            "aria-label": !linked ? slice : side ? phrase`${slice}, from ${linked}` : phrase`${slice}, becomes ${linked}`,
+            "aria-label": !linked ? slice : side ? phrase`${slice}, from ${linked}` : phrase`${slice}, translated as ${linked}`,
             mouseenter: () => light(side, number),
             mouseleave: back,
             focus: () => light(side, number),
@@ -87,7 +87,7 @@ const writing = (() => {
       });
       return element("p", { class: side ? "running large" : "running muted", role: "group", "aria-label": names[side] }, ...drawn);
     });
-    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, phrase`Point at a word, tap it, or move with the arrow keys, to see what it comes from.`)];
+    return [paragraphs[1], paragraphs[0], element("p", { class: "muted small" }, phrase`Point at a word, tap it, or use the arrow keys to see which words it was translated from.`)];
   }
 
   // The words of a translation.

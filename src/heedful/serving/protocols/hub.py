@@ -25,8 +25,8 @@ from heedful.serving.asking import (
     RunName,
     first_error,
     for_each_run,
-    in_words,
     problems,
+    with_api_names,
 )
 from heedful.serving.problem import Problem
 from heedful.serving.service import ServedRun, Service
@@ -67,18 +67,18 @@ class Pipeline:
         try:
             content = await self.answer(service, served, body)
         except Problem as problem:
-            raise in_words(problem, self.names) from None
+            raise with_api_names(problem, self.names) from None
         return await reply(lambda: content, len(content))
 
 
-_PICTURES = Pipeline(
+_IMAGES = Pipeline(
     name="image-classification",
     task="classify",
     body=pipelines.ImageClassification,
     reply=list[pipelines.ScoredLabel],
     fits=pipelines.reads_images,
     need="a run of classify on images",
-    answer=pipelines.classify_picture,
+    answer=pipelines.classify_image,
 )
 
 PIPELINES = (
@@ -91,7 +91,7 @@ PIPELINES = (
         need="a run of classify on single texts or on pairs, like the inputs",
         answer=pipelines.classify,
     ),
-    _PICTURES,
+    _IMAGES,
     Pipeline(
         name="zero-shot-classification",
         task="classify",
@@ -158,7 +158,7 @@ PIPELINES = (
 
 
 Asked = dict[str, Any] | Annotated[bytes, Strict()]
-"""A request body: a JSON object, or the bytes of a picture."""
+"""A request body: a JSON object, or the bytes of an image."""
 
 
 class HubFailure(Reply):
@@ -249,12 +249,12 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
         runs = list(service.runs.values())
     else:
         runs = [service.find(run, lambda served: True, "a run")]
-    if isinstance(body, bytes):  # a picture, which clients send as raw bytes
+    if isinstance(body, bytes):  # an image, which clients send as raw bytes
         if _is_text(body, runs):
             raise Problem("validation", JSON_EXPECTED)
-        served = service.find(run, pipelines.reads_images, _PICTURES.need)
-        picture = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
-        return await _PICTURES.reply_to(service, served, picture)
+        served = service.find(run, pipelines.reads_images, _IMAGES.need)
+        image = pipelines.ImageClassification(inputs=base64.b64encode(body).decode("ascii"))
+        return await _IMAGES.reply_to(service, served, image)
     wrong: ValidationError | None = None
     for served, pipeline in _candidates(runs):
         try:
@@ -274,7 +274,7 @@ async def _answer(service: Service, run: str | None, body: dict[str, Any] | byte
 
 
 def _is_text(body: bytes, runs: Sequence[ServedRun]) -> bool:
-    """Return whether bytes are JSON or text without a JSON content type, rather than a picture."""
+    """Return whether bytes are JSON or text without a JSON content type, rather than an image."""
     json = body.lstrip()[:1] in (b"{", b"[")
     return json or (b"\0" not in body and not any(map(pipelines.reads_images, runs)))
 

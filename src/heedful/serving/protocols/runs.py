@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_type_hints
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field, create_model
 
-from heedful.serving import pictures
+from heedful.serving import images
 from heedful.serving.asking import Body, Several, described
 from heedful.serving.limits import check_items
 from heedful.serving.problem import Problem
@@ -139,7 +139,7 @@ def records_of(served: ServedRun, texts: list[str | list[str]]) -> list[Any]:
         if isinstance(text, list) and len(text) < 2:
             raise Problem("validation", f"text {number}: a list needs at least 2 texts")
     inputs: list[Any] = [text if isinstance(text, str) else tuple(text) for text in texts]
-    return pictures.records_of(served, inputs)
+    return images.records_of(served, inputs)
 
 
 def _info(served: ServedRun) -> RunInfo:

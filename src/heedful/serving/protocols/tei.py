@@ -14,8 +14,8 @@ from heedful.serving.asking import (
     RunName,
     ask,
     for_each_run,
-    in_words,
     problems,
+    with_api_names,
 )
 from heedful.serving.limits import check_items, check_size, split_into_turns, too_many_tokens
 from heedful.serving.problem import Kind, Problem
@@ -59,7 +59,7 @@ _NAMES = {"long_text": "truncate"}
 
 def render(problem: Problem) -> tuple[int, Any]:
     """Return the HTTP status and the JSON body for a problem."""
-    problem = in_words(problem, _NAMES)
+    problem = with_api_names(problem, _NAMES)
     kind = _TYPES.get(problem.kind, "Validation")
     status = _STATUS.get(problem.kind, problem.status)
     return status, {"error": problem.message, "error_type": kind}

@@ -167,8 +167,8 @@ def _add_model(routes: APIRouter, service: Service, path: str, named: Any) -> No
         served = _find(service, run or model, version)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         content = decompressed(await request.body(), encoding, service.settings.max_body)
-        asked = read(content, request.headers.get(HEADER), service.settings)
-        return await _infer(service, served, asked)
+        parsed = read(content, request.headers.get(HEADER), service.settings)
+        return await _infer(service, served, parsed)
 
 
 def _check(service: Service, run: NamedRun) -> None:
@@ -193,22 +193,22 @@ def _find(service: Service, name: str, version: str) -> ServedRun:
     return served
 
 
-async def _infer(service: Service, served: ServedRun, asked: InferRequest) -> Response:
+async def _infer(service: Service, served: ServedRun, request: InferRequest) -> Response:
     """Answer a request."""
     columns = columns_of(served.task)
     try:
-        options = Options.model_validate(asked.options).model_dump(exclude_unset=True)
+        options = Options.model_validate(request.options).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise Problem("validation", f"parameters: {first_error(error.errors())}") from None
-    answers = await ask(service, served, texts_of(columns, asked.texts), **options)
+    answers = await ask(service, served, texts_of(columns, request.texts), **options)
     tensors = {tensor.name: tensor for tensor in tensors_of(columns, answers)}
-    requested = asked.outputs or dict.fromkeys(tensors, asked.as_bytes)
+    requested = request.outputs or dict.fromkeys(tensors, request.as_bytes)
     for name in requested:
         if name not in tensors:
             raise Problem("validation", str(unknown_name("output", name, tensors)))
     fields = {"model_name": served.name, "model_version": VERSION}
-    if asked.id is not None:
-        fields["id"] = asked.id
+    if request.id is not None:
+        fields["id"] = request.id
     content = b""
 
     def make_reply() -> dict[str, Any]:

@@ -63,7 +63,7 @@ class SpanAnswer(Candidate):
 
 
 def span_probabilities(
-    context: str, spans: Sequence[Span], silence: float | None
+    context: str, spans: Sequence[Span], no_answer_score: float | None
 ) -> list[Candidate]:
     """Turn scores into probabilities: a softmax over the best ``CANDIDATES`` and no answer.
 
@@ -71,12 +71,12 @@ def span_probabilities(
         context: the text of the spans.
         spans: spans in decreasing order of score. Those after the first ``CANDIDATES`` are not part
             of the normalisation.
-        silence: score of no answer, which becomes the last candidate; None to exclude it.
+        no_answer_score: score of no answer, which becomes the last candidate; None to exclude it.
 
     Raises:
         UserError: a score is NaN or infinite.
     """
-    no_answer = [] if silence is None else [silence]
+    no_answer = [] if no_answer_score is None else [no_answer_score]
     best = [span.score for span in spans[:CANDIDATES]]
     scores = [span.score for span in spans] + no_answer
     if not all(map(math.isfinite, scores)):
@@ -89,6 +89,6 @@ def span_probabilities(
         )
         for span, probability in zip(spans, probabilities, strict=False)
     ]
-    if silence is not None:
+    if no_answer_score is not None:
         candidates.append(Candidate(answer=None, start=None, end=None, score=probabilities[-1]))
     return candidates

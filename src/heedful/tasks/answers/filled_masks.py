@@ -32,7 +32,7 @@ _MASK_LIKE = re.compile(r"\[\s*mask\s*\]|<mask>", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """The place of a mask in the filled text."""
+    """The position of a mask in the filled text."""
 
     filled: str
     """The text with the most probable token for every mask; the same for all masks."""
@@ -65,7 +65,7 @@ class FilledToken:
     score: float
     """Its probability."""
     slot: Slot = field(repr=False)
-    """The place of the mask."""
+    """The position of the mask in the filled text."""
 
     @property
     def token(self) -> str:
@@ -377,7 +377,7 @@ def _fill(
         tokenizer: the model's tokenizer.
 
     Returns:
-        The filled text, and the place of each mask in it.
+        The filled text, and the position of each mask in it.
     """
     parts: list[str] = []
     bounds = []

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """The answer for one text or picture."""
+    """The answer for one text or image."""
 
     label: str | list[str]
     """The most probable label; if multi-label, all labels with a probability of at least 0.5."""
@@ -21,7 +21,7 @@ class Prediction:
     windows: int
     """Number of windows of the text; their probabilities are averaged."""
     picture: str | None = None
-    """File name of the picture; None for a text, and for a picture in memory."""
+    """File name of the image; None for a text, and for an image in memory."""
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the label with its score, and on request the scores of all labels."""

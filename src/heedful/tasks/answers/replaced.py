@@ -14,7 +14,7 @@ from heedful.batches import Example, Fitted
 from heedful.batches.words import piece_words
 from heedful.errors import UserError
 from heedful.reading import Record
-from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.answers.sequences import MaskedCounts
 from heedful.tokens import Tokenizer
 
 LOOKS_REPLACED = 0.5
@@ -133,14 +133,14 @@ def decode(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoredReplaced:
-    """Predictions of which tokens of a sequence were replaced."""
+class ReplacedCounts:
+    """Counts of the predictions of which tokens of a sequence were replaced."""
 
-    filled: Scored
+    filled: MaskedCounts
     """The generator's predictions of the masked tokens."""
     tokens: int
     """Number of tokens of the sequence."""
-    right: int
+    correct: int
     """Number of tokens classified correctly as replaced or original."""
     replaced: int
     """Number of replaced tokens."""
@@ -161,14 +161,14 @@ class ScoredReplaced:
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the counts."""
-        names = ("tokens", "right", "replaced", "flagged", "caught")
+        names = ("tokens", "correct", "replaced", "flagged", "caught")
         return {name: getattr(self, name) for name in names} | {
             "generator": self.filled.to_dict(everything=everything)
         }
 
     def plain(self) -> str:
         """Return the share of correctly classified tokens."""
-        return f"{self.right / max(self.tokens, 1):.6f}"
+        return f"{self.correct / max(self.tokens, 1):.6f}"
 
 
 class ReplacedScores:
@@ -181,17 +181,17 @@ class ReplacedScores:
 
     def update(self, answers: Sequence[Any], records: Sequence[Example | Record]) -> None:
         """Add sequences."""
-        scored = [answer for answer in answers if isinstance(answer, ScoredReplaced)]
+        scored = [answer for answer in answers if isinstance(answer, ReplacedCounts)]
         filled = [answer.filled for answer in scored]
         self._filled.update(
             torch.tensor([prediction.loss for prediction in filled]),
-            torch.tensor([prediction.right for prediction in filled]),
-            torch.tensor([prediction.hidden for prediction in filled]),
+            torch.tensor([prediction.correct for prediction in filled]),
+            torch.tensor([prediction.masked for prediction in filled]),
         )
         self._detected.update(
             *(
                 torch.tensor([getattr(answer, name) for answer in scored])
-                for name in ("tokens", "right", "replaced", "flagged", "caught")
+                for name in ("tokens", "correct", "replaced", "flagged", "caught")
             )
         )
 

@@ -16,45 +16,47 @@ from heedful.tasks.counting import Counting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Scored:
-    """Predictions of the masked tokens of a sequence, and of the relation of its segments."""
+class MaskedCounts:
+    """Counts of the predictions of masked tokens, and of how the segments are related."""
 
     text: str
     """The sequence as text, without masks."""
     loss: float
     """Summed loss of its masked tokens, in nats."""
-    right: int
-    hidden: int
-    pair_right: bool | None
-    """Whether the relation of its segments is predicted right; None without such a prediction."""
+    correct: int
+    masked: int
+    pair_correct: bool | None
+    """Whether the predicted relation of its segments is correct; None if it is not predicted."""
     tokens_total: int
     tokens_used: int
 
     @classmethod
     def of(cls, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Self:
         """Unpack loss, correct tokens, masked tokens, and for pairs the correctness of the pair."""
-        loss, right, count, *pair_right = numbers
+        loss, correct, count, *pair_correct = numbers
         return cls(
             text=text,
             loss=loss,
-            right=int(right),
-            hidden=int(count),
-            pair_right=bool(pair_right[0]) if pair_right else None,
+            correct=int(correct),
+            masked=int(count),
+            pair_correct=bool(pair_correct[0]) if pair_correct else None,
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the counts."""
-        names = ("loss", "right", "hidden", "tokens_total", "tokens_used")
+        names = ("loss", "correct", "masked", "tokens_total", "tokens_used")
         return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
         """Return the mean loss of a masked token."""
-        return f"{self.loss / max(self.hidden, 1):.6f}"
+        return f"{self.loss / max(self.masked, 1):.6f}"
 
 
-def sequence_scores(pair_metric: str | None = None) -> Scores[Scored | Filled, Example | Record]:
+def sequence_scores(
+    pair_metric: str | None = None,
+) -> Scores[MaskedCounts | Filled, Example | Record]:
     """Return a new, empty accumulator of scores of sequences.
 
     Args:
@@ -66,45 +68,45 @@ def sequence_scores(pair_metric: str | None = None) -> Scores[Scored | Filled, E
 
 def _count_masked(
     scores: "metrics.LanguageScores",
-    answers: Sequence[Scored | Filled],
+    answers: Sequence[MaskedCounts | Filled],
     records: Sequence[Example | Record],
     *,
     pairs: bool,
 ) -> None:
-    scored = [answer for answer in answers if isinstance(answer, Scored)]
+    scored = [answer for answer in answers if isinstance(answer, MaskedCounts)]
     scores.update(
         torch.tensor([answer.loss for answer in scored]),
-        torch.tensor([answer.right for answer in scored]),
-        torch.tensor([answer.hidden for answer in scored]),
-        torch.tensor([answer.pair_right for answer in scored]) if pairs else None,
+        torch.tensor([answer.correct for answer in scored]),
+        torch.tensor([answer.masked for answer in scored]),
+        torch.tensor([answer.pair_correct for answer in scored]) if pairs else None,
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Followed:
-    """Predictions of each token of a sequence from the tokens before it."""
+class NextTokenCounts:
+    """Counts of the predictions of each token of a sequence from the tokens before it."""
 
     text: str
     """The sequence as text."""
     loss: float
     """Summed loss of its tokens, in nats."""
-    right: int
-    told: int
+    correct: int
+    predicted: int
     """Number of predicted tokens: all but the first."""
     tokens_total: int
     tokens_used: int
 
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the counts."""
-        names = ("loss", "right", "told", "tokens_total", "tokens_used")
+        names = ("loss", "correct", "predicted", "tokens_total", "tokens_used")
         return {name: getattr(self, name) for name in names}
 
     def plain(self) -> str:
         """Return the mean loss of a token."""
-        return f"{self.loss / max(self.told, 1):.6f}"
+        return f"{self.loss / max(self.predicted, 1):.6f}"
 
 
-def next_scores() -> Scores[Any, Example | Record]:
+def next_token_scores() -> Scores[Any, Example | Record]:
     """Return a new, empty accumulator of scores of next-token prediction."""
     return Counting(metrics.NextTokenScores(), _count_next)
 
@@ -113,8 +115,8 @@ def _count_next(
     scores: "metrics.NextTokenScores", answers: Sequence[Any], records: Sequence[Example | Record]
 ) -> None:
     for answer, record in zip(answers, records, strict=True):
-        if isinstance(answer, Followed) and isinstance(record, Example):
+        if isinstance(answer, NextTokenCounts) and isinstance(record, Example):
             next_ids = record.ids[1:]
-            if len(next_ids) != answer.told:  # the start tokens of later texts are not predicted
+            if len(next_ids) != answer.predicted:  # start tokens of later texts do not count
                 next_ids = next_ids[next_ids != record.ids[0]]
-            scores.update(answer.loss, answer.right, next_ids)
+            scores.update(answer.loss, answer.correct, next_ids)

@@ -90,7 +90,7 @@ def _of_window(
         outputs=outputs,
         output_index=index,
         link=link,
-        positions=() if side.picture is not None else _class_token(example, tokenizer),
+        positions=() if side.patches is not None else _class_token(example, tokenizer),
         notes=window_notes(window, len(computed.outputs), why),
     )
 

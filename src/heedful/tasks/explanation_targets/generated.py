@@ -113,11 +113,11 @@ def continued(
         return _log_probability(logits.view(*positions.shape, -1), token_ids[indices].to(positions))
 
     return ExplanationTarget(
-        description=_words(target, "the text that was written"),
+        description=_words(target, "the generated text"),
         examples=(Example(ids=np.append(prompt, generated.token_ids).astype(np.int32)),),
         sides=(
             Side(
-                name="text and what was written",
+                name="text and generated text",
                 texts=(*source.texts, *generated.side.texts),
                 tokens=(*source.tokens, *continuation),
             ),
@@ -162,7 +162,7 @@ def _two_sided(
 
     read = replace(
         generated.side,
-        name=f"{generated.side.name}, read back",
+        name=f"{generated.side.name}, as decoder input",
         tokens=(special(start_piece), *generated.side.tokens)[:size],
     )
     written = replace(generated.side, tokens=(*generated.side.tokens, special(end_piece))[:size])
@@ -233,7 +233,7 @@ def _words_of(side: Side) -> list[list[tuple[int, Token]]]:
 def _by_encoder(output: GenerationOutput, tokenizer: Tokenizer) -> _Generated:
     """Return the text generated with an encoder's tokenizer."""
     best = output.hypotheses[0]
-    ids, name = list(best.tokens), "text that was written"
+    ids, name = list(best.tokens), "generated text"
     bare = tokenizer.text_of(ids)
     for text in (bare, f" {bare}"):  # in some vocabularies, words start with a space
         if tokenizer.pieces(text).ids == ids:

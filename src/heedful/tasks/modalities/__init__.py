@@ -1,4 +1,4 @@
-"""Input modalities: texts or pictures. Tasks that support both delegate to a `Modality`."""
+"""Input modalities: texts or images. Tasks that support both delegate to a `Modality`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -30,8 +30,8 @@ class Modality(Protocol):
         """See ``Task.example``."""
 
     @property
-    def plural(self) -> str:
-        """The noun for items in messages."""
+    def noun(self) -> str:
+        """The noun for an item in messages."""
 
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool

@@ -1,4 +1,4 @@
-"""The patches of a picture as the tokens of an explanation.
+"""The patches of an image as the tokens of an explanation.
 
 Shapes: C channels, Y rows and X columns of pixels, T tokens: the class token and the patches.
 """
@@ -15,8 +15,8 @@ from heedful.explanation_target import Patches, Side, Token, special
 from heedful.images.processor import ViTImageProcessor
 
 
-def side_of_picture(example: Example, reader: ViTImageProcessor) -> Side:
-    """Return the tokens of a picture; the name of a patch is its row and column, from 1."""
+def side_of_image(example: Example, reader: ViTImageProcessor) -> Side:
+    """Return the tokens of an image; the name of a patch is its row and column, from 1."""
     rows, columns = grid_of(len(example.ids) - 1, reader.size)
     names = [f"{row},{column}" for row in range(1, rows + 1) for column in range(1, columns + 1)]
     tokens, start = [special("[CLS]")], 0
@@ -28,7 +28,7 @@ def side_of_picture(example: Example, reader: ViTImageProcessor) -> Side:
         name="picture",
         texts=(" ".join(names),),
         tokens=tuple(tokens),
-        picture=Patches(png=_png(_pixels(example, reader)), rows=rows, columns=columns),
+        patches=Patches(png=_png(_pixels(example, reader)), rows=rows, columns=columns),
     )
 
 
@@ -45,7 +45,7 @@ def grid_of(patches: int, size: tuple[int, int]) -> tuple[int, int]:
 
 def covered(
     example: Example,
-    gone: NDArray[np.bool_],
+    removed: NDArray[np.bool_],
     *,
     reader: ViTImageProcessor,
     grid: tuple[int, int],
@@ -53,14 +53,16 @@ def covered(
     """Paint patches in the colour that is normalised to 0.
 
     Args:
-        example: a picture.
-        gone: True for each patch to paint; the class token is ignored. Shape (T,).
+        example: an image.
+        removed: True for each patch to paint; the class token is ignored. Shape (T,).
         reader: the image processor, which defines the colour.
         grid: rows and columns of patches.
     """
     pixels = _pixels(example, reader).copy()
     height, width = reader.size[0] // grid[0], reader.size[1] // grid[1]
-    painted = gone[1:].reshape(grid).repeat(height, 0).repeat(width, 1)  # (Y, X), less at an edge
+    painted = (
+        removed[1:].reshape(grid).repeat(height, 0).repeat(width, 1)
+    )  # (Y, X), less at an edge
     area = pixels[:, : painted.shape[0], : painted.shape[1]]
     area[:, painted] = reader.neutral_colour[:, None]
     return replace(example, pixels=pixels.ravel())

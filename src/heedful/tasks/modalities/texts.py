@@ -32,7 +32,7 @@ class Texts:
     pairs: bool | None
     """Whether an item is a pair of texts; None for either."""
 
-    plural = "text"
+    noun = "text"
 
     @property
     def example(self) -> str:

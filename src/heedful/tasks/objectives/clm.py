@@ -19,15 +19,15 @@ from heedful.batches.packing import packing_mask
 from heedful.batches.sentence_pairs import Frame, causal_sequences
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.reading import Record
 from heedful.settings import PredictSettings
 from heedful.task import Ability, Forward, Input, LengthLimit, Scores
 from heedful.tasks.answers.generated import Generation
-from heedful.tasks.answers.sequences import Followed, next_scores
+from heedful.tasks.answers.sequences import NextTokenCounts, next_token_scores
 from heedful.tasks.generate import Generate
 from heedful.tasks.generation import GenerationOutput
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
@@ -130,25 +130,27 @@ class NextWords:
         targets = {"tokens": next_ids[has_next]}
         return replace(masked_tokens.with_inputs(batch, inputs), targets=targets)
 
-    def scored(self, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Followed:
+    def scored(
+        self, numbers: Sequence[float], text: str, fitted: Fitted[Example]
+    ) -> NextTokenCounts:
         """Wrap the scores of a sequence."""
-        total, right, count = numbers
-        return Followed(
+        total, correct, count = numbers
+        return NextTokenCounts(
             text=text,
             loss=total,
-            right=int(right),
-            told=int(count),
+            correct=int(correct),
+            predicted=int(count),
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )
 
     def scores(self) -> Scores[Any, Any]:
         """Return a new, empty accumulator of scores."""
-        return next_scores()
+        return next_token_scores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
-        return judges.followed()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
+        return item_scorers.next_tokens()
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""

@@ -21,7 +21,7 @@ from heedful.distillation import DistillationLoss
 from heedful.settings import PredictSettings
 from heedful.task import Forward
 from heedful.tasks.answers import filled_masks
-from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.answers.sequences import MaskedCounts
 from heedful.tokens import Tokenizer
 
 MASKED = {
@@ -129,9 +129,11 @@ def score(self: object, model: Forward, batch: Batch) -> Tensor:
     return token_scores(model(**batch.inputs).logits, batch)
 
 
-def scored(self: object, numbers: Sequence[float], text: str, fitted: Fitted[Example]) -> Scored:
+def scored(
+    self: object, numbers: Sequence[float], text: str, fitted: Fitted[Example]
+) -> MaskedCounts:
     """Wrap the scores of a sequence."""
-    return Scored.of(numbers, text, fitted)
+    return MaskedCounts.of(numbers, text, fitted)
 
 
 def candidates(

@@ -12,10 +12,10 @@ from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.packing import packing_mask
 from heedful.batches.sentence_pairs import Frame, full_sequences
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.task import Scores
 from heedful.tasks.answers.sequences import sequence_scores
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
@@ -58,9 +58,9 @@ class MaskedWords:
         """Return a new, empty accumulator of scores."""
         return sequence_scores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
-        return judges.sequences()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
+        return item_scorers.masked_tokens()
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""

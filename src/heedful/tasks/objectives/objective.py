@@ -17,7 +17,7 @@ from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.task import Answer, Forward, Scores
 from heedful.tasks.objectives.inference import Inference
 from heedful.tasks.objectives.source import Source
@@ -99,8 +99,8 @@ class Objective(Protocol):
     def scores(self) -> Scores[Any, Any]:
         """Return a new, empty accumulator of scores."""
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card, in a sentence or two.

@@ -18,11 +18,11 @@ from heedful.batches.collate import class_labels
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.task import Forward, Scores
 from heedful.tasks.answers.sequences import sequence_scores
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
@@ -116,9 +116,9 @@ class MaskedPairs:
         """Return a new, empty accumulator of scores."""
         return sequence_scores(self.metric)
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
-        return judges.sequences(self.metric)
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
+        return item_scorers.masked_tokens(self.metric)
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""

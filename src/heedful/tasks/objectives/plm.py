@@ -23,10 +23,10 @@ from heedful.batches.permuting import permutation_mask, prediction_order
 from heedful.batches.segments import IN_WORD
 from heedful.batches.sentence_pairs import Frame, single_document_sequences
 from heedful.device_transfer import copy_to_device, get_host_copy
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.task import Forward, Scores
 from heedful.tasks.answers.sequences import sequence_scores
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.inference import MaskFilling
 from heedful.tasks.objectives.source import OneModel
@@ -109,9 +109,9 @@ class PermutedWords:
         """Return a new, empty accumulator of scores."""
         return sequence_scores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
-        return judges.sequences()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
+        return item_scorers.masked_tokens()
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""

@@ -25,7 +25,7 @@ from heedful.batches.sentence_pairs import Frame, full_sequences
 from heedful.device_transfer import nonzero_indices
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.judging import AnyJudge
+from heedful.item_results import AnyItemScorer
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model
 from heedful.models.model import Model
@@ -36,10 +36,10 @@ from heedful.sources import resolve
 from heedful.task import Ability, Forward, Input, LengthLimit, Start
 from heedful.tasks.answers import replaced
 from heedful.tasks.answers.filled_masks import encode_text
-from heedful.tasks.answers.replaced import Detected, ReplacedScores, ScoredReplaced
-from heedful.tasks.answers.sequences import Scored
+from heedful.tasks.answers.replaced import Detected, ReplacedCounts, ReplacedScores
+from heedful.tasks.answers.sequences import MaskedCounts
 from heedful.tasks.explanation_targets.replaced import word as word_target
-from heedful.tasks.judges import texts as judges
+from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.source import OneModel
 from heedful.tokens import Tokenizer
@@ -221,7 +221,7 @@ class ReplacedTokens:
         return torch.stack([torch.full_like(real, len(batch.targets["tokens"])), real])
 
     def score(self, model: Forward, batch: Batch) -> Tensor:
-        """Return `token_scores` of the generator, and the counts of `ScoredReplaced`.
+        """Return `token_scores` of the generator, and the counts of `ReplacedCounts`.
 
         Shape (B, 8).
         """
@@ -235,15 +235,15 @@ class ReplacedTokens:
 
     def scored(
         self, numbers: Sequence[float], text: str, fitted: Fitted[Example]
-    ) -> ScoredReplaced:
+    ) -> ReplacedCounts:
         """Wrap the scores of a sequence."""
-        total, *counts = numbers
-        right, count, tokens, correct, num_replaced, flagged, caught = map(int, counts)
-        filled = Scored.of((total, right, count), text, fitted)
-        return ScoredReplaced(
+        loss, *counts = numbers
+        correct_fills, masked, tokens, correct, num_replaced, flagged, caught = map(int, counts)
+        filled = MaskedCounts.of((loss, correct_fills, masked), text, fitted)
+        return ReplacedCounts(
             filled=filled,
             tokens=tokens,
-            right=correct,
+            correct=correct,
             replaced=num_replaced,
             flagged=flagged,
             caught=caught,
@@ -253,9 +253,9 @@ class ReplacedTokens:
         """Return a new, empty accumulator of scores."""
         return ReplacedScores()
 
-    def judge(self) -> AnyJudge:
-        """Return the judge of sequences."""
-        return judges.replaced_tokens()
+    def item_scorer(self) -> AnyItemScorer:
+        """Return the scorer of sequences."""
+        return item_scorers.replaced_tokens()
 
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""

@@ -1,4 +1,4 @@
-"""Pictures sent by clients: base64, optionally in a data URL. File names are never opened."""
+"""Images sent by clients: base64, optionally in a data URL. File names are never opened."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from heedful.serving.service import ServedRun
 
 
 def records_of(served: ServedRun, items: Sequence[Any]) -> list[Any]:
-    """Make records from a client's items: texts, tuples of texts, or pictures as base64.
+    """Make records from a client's items: texts, tuples of texts, or images as base64.
 
     Raises:
         Problem: there are too many items, or the run does not accept such items.
@@ -27,7 +27,7 @@ def records_of(served: ServedRun, items: Sequence[Any]) -> list[Any]:
 
 
 def _decode(item: Any, number: int) -> bytes:
-    """Return the bytes of a picture.
+    """Return the bytes of an image.
 
     Raises:
         Problem: the item is not base64. File names are not looked up on this machine.

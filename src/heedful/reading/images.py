@@ -13,7 +13,7 @@ _CLUTTER = ("Thumbs.db", "desktop.ini", "Icon\r")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Picture:
+class ImageRecord:
     """One image."""
 
     content: Path | bytes
@@ -39,7 +39,7 @@ class Picture:
         return {"picture": self.source}
 
 
-def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]:
+def read_images(paths: Sequence[Path], *, labelled: bool) -> Iterator[ImageRecord]:
     """Yield the images of folders, sorted by name.
 
     Only hidden files and the leftovers of file managers are skipped.
@@ -57,7 +57,7 @@ def read_pictures(paths: Sequence[Path], *, labelled: bool) -> Iterator[Picture]
         raise UserError("no folder of images given")
     for path in paths:
         _check(path, labelled)
-    return (picture for path in paths for picture in _read(path, labelled))
+    return (image for path in paths for image in _read(path, labelled))
 
 
 def fingerprint_of(folder: Path) -> tuple[int, str]:
@@ -84,10 +84,10 @@ def _check(path: Path, labelled: bool) -> None:
     raise UserError(f"{path}: no such folder{did_you_mean(path.name, siblings)}")
 
 
-def _read(path: Path, labelled: bool) -> Iterator[Picture]:
+def _read(path: Path, labelled: bool) -> Iterator[ImageRecord]:
     if not labelled:
         for file in _files(path) if path.is_dir() else [path]:
-            yield Picture(content=file, source=str(file))
+            yield ImageRecord(content=file, source=str(file))
         return
     classes = _entries(path)
     for folder in classes:
@@ -96,11 +96,11 @@ def _read(path: Path, labelled: bool) -> Iterator[Picture]:
     if not classes:
         raise UserError(f"{path}: no folder in it; give one with a folder of images for each class")
     for folder in classes:
-        pictures = list(_files(folder))
-        if not pictures:
+        images = list(_files(folder))
+        if not images:
             raise UserError(f"{folder}: no images in it")
-        for file in pictures:
-            yield Picture(content=file, source=str(file), labels=(folder.name,))
+        for file in images:
+            yield ImageRecord(content=file, source=str(file), labels=(folder.name,))
 
 
 def _files(folder: Path) -> Iterator[Path]:

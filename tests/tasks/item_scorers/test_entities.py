@@ -2,7 +2,7 @@ import pytest
 
 from heedful.reading.tagging import Entity, TaggedText
 from heedful.tasks.answers.entities import FoundEntity, Tagging
-from heedful.tasks.judges.entities import Span, entities, mistakes
+from heedful.tasks.item_scorers.entities import Span, entities, mistakes
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def tagging(*spans: tuple[Span, float], text: str) -> Tagging:
 def test_what_an_explanation_is_about() -> None:
     text = "Ann Lee saw New Lima"
     record = TaggedText(text=text, words=None, entities=(Entity(0, 7, "PER"),), source="a", line=1)
-    judge = entities(("LOC", "PER"))
+    scorer = entities(("LOC", "PER"))
 
     def doubtful(*spans: tuple[Span, float]) -> str | None:
-        (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
-        return judgement.explain_target
+        (result,) = scorer.results([(tagging(*spans, text=text), record)])
+        return result.explain_target
 
     right, wrong = (0, 7, "PER"), (12, 20, "LOC")
     assert doubtful((right, 0.9), (wrong, 0.95)) == "New"  # it is wrong
@@ -67,11 +67,11 @@ def test_what_an_explanation_is_about() -> None:
 def test_an_entity_is_told_from_the_same_words_before_it() -> None:
     text = "Ann Lee saw Ann May near Ann"
     record = TaggedText(text=text, words=None, entities=(Entity(0, 7, "PER"),), source="a", line=1)
-    judge = entities(("LOC", "PER"))
+    scorer = entities(("LOC", "PER"))
 
     def doubtful(*spans: tuple[Span, float]) -> str | None:
-        (judgement,) = judge.judged([(tagging(*spans, text=text), record)])
-        return judgement.explain_target
+        (result,) = scorer.results([(tagging(*spans, text=text), record)])
+        return result.explain_target
 
     second, third = (12, 15, "LOC"), (25, 28, "LOC")
     assert doubtful((second, 0.9)) == "Ann May"

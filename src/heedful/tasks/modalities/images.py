@@ -1,4 +1,4 @@
-"""Picture input: labelled folders with a subfolder per label, or single files."""
+"""ImageRecord input: labelled folders with a subfolder per label, or single files."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,46 +10,46 @@ import torch
 from torch import Tensor
 
 from heedful.batches import Batch, Draw, Example, Fitted
-from heedful.batches.pictures import collate_pictures, picture_example
+from heedful.batches.images import collate_images, image_example
 from heedful.errors import UserError, check_known
 from heedful.explanation_target import Side, TokenMasker
 from heedful.images.processor import ViTImageProcessor
 from heedful.models import FAMILIES
 from heedful.models.loading import load_model, read_config
 from heedful.models.model import Model
-from heedful.reading.pictures import Picture, read_pictures
-from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, left_out
+from heedful.reading.images import ImageRecord, read_images
+from heedful.settings import ClassifySettings, ColumnSettings, DataSettings, refuse_options
 from heedful.sources import resolve
 from heedful.task import Input, LengthLimit, Recipe, Start
 from heedful.tasks.modalities import LabelsOf
-from heedful.tasks.modalities.patches import covered, side_of_picture
+from heedful.tasks.modalities.patches import covered, side_of_image
 
 ARCH = "vit"
 """Model family for training from scratch."""
 
 SHIFT = 0.1
-"""Default maximum shift of pictures when training from scratch."""
+"""Default maximum shift of images when training from scratch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pictures:
-    """Picture input for a ViT; see ``Modality``."""
+class Images:
+    """ImageRecord input for a ViT; see ``Modality``."""
 
     shift: float = 0.0
-    """Maximum random shift of training pictures, as a share of the side length."""
+    """Maximum random shift of training images, as a share of the side length."""
 
     example = "picture.png"
-    plural = "images"
+    noun = "image"
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """One picture."""
+        """One image."""
         return (Input(name="picture"),)
 
     def read(
         self, paths: Sequence[Path], columns: ColumnSettings, *, labelled: bool
-    ) -> Iterator[Picture]:
-        """Stream the pictures of folders.
+    ) -> Iterator[ImageRecord]:
+        """Stream the images of folders.
 
         Raises:
             UserError: a text format is given, or a folder does not exist.
@@ -58,29 +58,29 @@ class Pictures:
             raise UserError("images cannot be read from standard input: give files, or a folder")
         if columns not in (ColumnSettings(), ColumnSettings(format="images")):
             raise UserError("images are read from folders: leave out column options")
-        return read_pictures(paths, labelled=labelled)
+        return read_images(paths, labelled=labelled)
 
-    def records(self, items: Sequence[Any], first: int) -> list[Picture]:
+    def records(self, items: Sequence[Any], first: int) -> list[ImageRecord]:
         """Make records from file names or file contents.
 
         Raises:
             UserError: an item is neither.
         """
-        pictures = []
+        images = []
         for number, item in enumerate(items, start=first):
             if isinstance(item, bytes):
-                pictures.append(Picture(content=item, source=f"image {number}"))
+                images.append(ImageRecord(content=item, source=f"image {number}"))
             elif isinstance(item, str | Path):
-                pictures.append(Picture(content=Path(item), source=str(item)))
+                images.append(ImageRecord(content=Path(item), source=str(item)))
             else:
                 raise UserError(f"image {number}: give the name of a file, or its bytes")
-        return pictures
+        return images
 
     def start(self, recipe: Recipe, labels: tuple[str, ...], problem_type: str) -> Start:
-        """Load a picture model, or create one from scratch.
+        """Load an image model, or create one from scratch.
 
         Raises:
-            UserError: the model does not read pictures, or a text option is given.
+            UserError: the model does not read images, or a text option is given.
         """
         options, data = recipe.options, recipe.data
         assert isinstance(options, ClassifySettings)
@@ -95,36 +95,36 @@ class Pictures:
 
     def encode(
         self,
-        records: Iterable[Picture],
+        records: Iterable[ImageRecord],
         reader: ViTImageProcessor,
         fit: LengthLimit,
         labels: LabelsOf | None,
     ) -> Iterator[Fitted[Example]]:
-        """Encode each picture as one example.
+        """Encode each image as one example.
 
         Raises:
-            UserError: a picture cannot be read; names it.
+            UserError: an image cannot be read; names it.
         """
         for record in records:
             label_values = () if labels is None else labels(record)
             pixels = reader.read(record.content, record.source)
-            example = picture_example(pixels, fit.max_length, label_values)
+            example = image_example(pixels, fit.max_length, label_values)
             yield Fitted(pieces=[example], tokens_total=fit.max_length, tokens_used=fit.max_length)
 
     def sides(
         self,
-        record: Picture,
+        record: ImageRecord,
         fitted: Fitted[Example],
         window: int,
         reader: ViTImageProcessor,
     ) -> Side:
         """Return the class token and the patches; the name of a patch is its row and column."""
-        return side_of_picture(fitted.pieces[window], reader)
+        return side_of_image(fitted.pieces[window], reader)
 
     def token_masker(self, reader: ViTImageProcessor, side: Side) -> TokenMasker:
         """Return a function that paints patches in the colour that is normalised to 0."""
-        assert side.picture is not None
-        return partial(covered, reader=reader, grid=(side.picture.rows, side.picture.columns))
+        assert side.patches is not None
+        return partial(covered, reader=reader, grid=(side.patches.rows, side.patches.columns))
 
     def batch(
         self,
@@ -133,22 +133,22 @@ class Pictures:
         targets: dict[str, Tensor],
         draw: Draw | None,
     ) -> Batch:
-        """Collate pictures, with random shifts in training."""
-        return collate_pictures(examples, reader, targets=targets, shift=self.shift, draw=draw)
+        """Collate images, with random shifts in training."""
+        return collate_images(examples, reader, targets=targets, shift=self.shift, draw=draw)
 
 
 def shift_of(options: ClassifySettings) -> float:
-    """Return the maximum shift of pictures, as a share of the side length."""
+    """Return the maximum shift of images, as a share of the side length."""
     default = 0.0 if options.preset is None else SHIFT
     return default if options.shift is None else options.shift
 
 
 def _refuse(data: DataSettings, options: ClassifySettings) -> None:
-    """Refuse options without effect on pictures or on a trained model."""
+    """Refuse options without effect on images or on a trained model."""
     if options.preset is None:
         why = "is for a model from scratch: give --preset too"
-        left_out(options, ("patch_size", "grey"), why)
-    left_out(data, ("max_length", "long_text"), "is for texts; leave it out")
+        refuse_options(options, ("patch_size", "grey"), why)
+    refuse_options(data, ("max_length", "long_text"), "is for texts; leave it out")
     if data.fresh_pooler:
         raise UserError("--fresh-pooler: the model of this task has no pooler; leave it out")
 
@@ -198,7 +198,7 @@ def _loaded(
     """Load a model, with a fresh classification head unless its head has the same labels."""
     folder = resolve(data.model, data.revision)
     config = read_config(folder)
-    if FAMILIES[config.MODEL_TYPE].reads != "pictures":
+    if FAMILIES[config.MODEL_TYPE].reads != "images":
         raise UserError(
             f"--model {data.model}: a text model (model_type {config.MODEL_TYPE!r}); for images, "
             "give the folder of a ViT, or --preset to train one from scratch"
@@ -218,9 +218,9 @@ def _loaded(
         side = (options.image_size, options.image_size)
         model.body.set_image_size(side)  # type: ignore[operator]
         processor = replace(processor, size=side)
-    elif processor.size != config.picture:
+    elif processor.size != config.input_size:
         raise UserError(
             f"{folder}: preprocessor_config.json resizes images to {processor.size}, but "
-            f"config.json expects {config.picture}"
+            f"config.json expects {config.input_size}"
         )
     return model, processor

@@ -1,9 +1,9 @@
-"""Judges of entities: which are right, and the type of each error."""
+"""Item scorer of entities: which are right, and the type of each error."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from heedful.judging import AnswerError, Judge, Judgement, each
+from heedful.item_results import AnswerError, ItemResult, ItemScorer, each
 from heedful.metrics import measures
 from heedful.reading.tagging import TaggedText
 from heedful.tasks.answers.entities import Tagging
@@ -12,18 +12,18 @@ Span = tuple[int, int, str]
 """Start, end and type of an entity; offsets in characters."""
 
 
-def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
-    """Judge the entities of texts; their boundaries must match exactly.
+def entities(types: tuple[str, ...]) -> ItemScorer[Tagging, TaggedText]:
+    """Score the entities of texts; their boundaries must match exactly.
 
     Args:
         types: the entity types of the run.
     """
 
-    def judge(answer: Tagging, record: TaggedText) -> Judgement:
+    def result_of(answer: Tagging, record: TaggedText) -> ItemResult:
         true: list[Span] = [(item.start, item.end, item.label) for item in record.entities or ()]
         scores = {(item.start, item.end, item.label): item.score for item in answer.entities}
         hits = set(true) & scores.keys()
-        return Judgement(
+        return ItemResult(
             where=record.where,
             texts={"text": record.text},
             truth=_rows(record.text, true),
@@ -36,15 +36,17 @@ def entities(types: tuple[str, ...]) -> Judge[Tagging, TaggedText]:
             errors=tuple(
                 AnswerError(
                     kind=kind,
-                    truth=None if right is None else _shown(record.text, right),
+                    truth=None if expected is None else _shown(record.text, expected),
                     answer=None if wrong is None else _shown(record.text, wrong),
                 )
-                for kind, right, wrong in mistakes(true, list(scores))
+                for kind, expected, wrong in mistakes(true, list(scores))
             ),
             explain_target=_doubtful(record.text, scores, hits),
         )
 
-    return Judge(judged=each(judge), aggregate=measures.entities, score_name="f1", labels=types)
+    return ItemScorer(
+        results=each(result_of), aggregate=measures.entities, score_name="f1", labels=types
+    )
 
 
 def mistakes(

@@ -15,7 +15,7 @@ from heedful.batches.examples import Draw, Example
 from heedful.images.processor import ViTImageProcessor
 
 
-def picture_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float, ...]) -> Example:
+def image_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float, ...]) -> Example:
     """Return an example of an image.
 
     Args:
@@ -26,7 +26,7 @@ def picture_example(pixels: NDArray[np.uint8], tokens: int, labels: tuple[float,
     return Example(ids=np.arange(tokens, dtype=np.int32), pixels=pixels.ravel(), labels=labels)
 
 
-def collate_pictures(
+def collate_images(
     examples: Sequence[Example],
     processor: ViTImageProcessor,
     *,
@@ -56,7 +56,7 @@ def collate_pictures(
     )
 
 
-def random_pictures(processor: ViTImageProcessor) -> list[Tensor]:
+def random_images(processor: ViTImageProcessor) -> list[Tensor]:
     """Return fixed random images, fine and coarse, to measure value ranges on.
 
     Returns:

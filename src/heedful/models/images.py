@@ -1,4 +1,4 @@
-"""The ``forward`` functions of models that read pictures, and checks of their arguments.
+"""The ``forward`` functions of image models, and checks of their arguments.
 
 Shapes: B batch, C channels, Y rows and X columns of pixels, R rows and Q columns of patches, K
 classes, D model width.
@@ -19,13 +19,13 @@ def check_pixels(pixels: Tensor, config: ViTConfig, *, other_sizes: bool) -> tup
     Args:
         pixels: shape (B, C, Y, X).
         config: configuration of the model.
-        other_sizes: whether pictures may differ from the model's size.
+        other_sizes: whether images may differ from the model's size.
 
     Raises:
-        UserError: the number of channels, the dtype or the size is wrong, or a picture is smaller
+        UserError: the number of channels, the dtype or the size is wrong, or an image is smaller
             than a patch.
     """
-    shape, (rows, columns) = tuple(pixels.shape), config.picture
+    shape, (rows, columns) = tuple(pixels.shape), config.input_size
     if len(shape) != 4 or shape[1] != config.num_channels:
         raise UserError(
             f"pixel_values has shape {shape}; it must be (batch, {config.num_channels}, {rows}, "
@@ -36,7 +36,7 @@ def check_pixels(pixels: Tensor, config: ViTConfig, *, other_sizes: bool) -> tup
     if not other_sizes and shape[2:] != (rows, columns):
         raise UserError(
             f"pixel_values has {shape[2]} x {shape[3]} pixels; the model reads {rows} x {columns}, "
-            "or others with interpolate_pos_encoding=True"
+            "or other sizes with interpolate_pos_encoding=True"
         )
     grid = shape[2] // config.patch[0], shape[3] // config.patch[1]
     if 0 in grid:
@@ -48,7 +48,7 @@ def check_pixels(pixels: Tensor, config: ViTConfig, *, other_sizes: bool) -> tup
 
 
 def check_patch_mask(hidden: Tensor | None, shape: tuple[int, int], has_mask: bool) -> None:
-    """Check the mask of hidden patches.
+    """Check the mask of the patches.
 
     Args:
         hidden: ``bool_masked_pos``.
@@ -62,8 +62,8 @@ def check_patch_mask(hidden: Tensor | None, shape: tuple[int, int], has_mask: bo
         return
     if not has_mask:
         raise UserError(
-            "bool_masked_pos is given; the model has no vector for hidden patches: "
-            "make it with use_mask_token=True"
+            "bool_masked_pos is given, but the model has no mask token; create it with "
+            "use_mask_token=True"
         )
     if tuple(hidden.shape) != shape:
         raise UserError(f"bool_masked_pos has shape {tuple(hidden.shape)}; it must be {shape}")
@@ -79,7 +79,7 @@ def classify(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> ClassifierOutput:
-    """Classify pictures: logits of shape (B, K).
+    """Classify images: logits of shape (B, K).
 
     ``labels`` are as for texts; see ``forwards.classify``.
 
@@ -113,7 +113,7 @@ def reconstruct(
     output_attentions: bool = False,
     output_hidden_states: bool = False,
 ) -> ReconstructionOutput:
-    """Reconstruct the pixels of pictures with masked patches.
+    """Reconstruct the pixels of images with masked patches.
 
     The loss is the mean absolute error of the masked pixels, if patches are masked.
 
@@ -125,8 +125,8 @@ def reconstruct(
     stride, patch = config.encoder_stride, config.patch
     if bool_masked_pos is not None and patch != (stride, stride):
         raise UserError(
-            f"bool_masked_pos is given; then patch_size, {config.patch_size}, must be "
-            f"encoder_stride, {stride}"
+            f"with bool_masked_pos, patch_size {config.patch_size} must equal encoder_stride "
+            f"{stride}"
         )
     encoded: BertModelOutput = self.body(
         pixel_values,

@@ -1,7 +1,7 @@
 """Compare answers with the truth, for `heedful evaluate --predictions`, reports and comparisons.
 
-`Task.judge` defines the ground truth of a task, whether an answer is right, and the per-item counts
-from which the scores are computed.
+`Task.item_scorer` defines the ground truth of an item, whether an answer is right, and the counts
+from which the scores of all items are computed.
 """
 
 from collections import deque
@@ -48,7 +48,7 @@ class AnswerError:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judgement:
+class ItemResult:
     """The answer to one item, compared with its ground truth."""
 
     where: str
@@ -70,22 +70,22 @@ class Judgement:
     decisions: tuple[tuple[float, bool], ...] = ()
     """The probability of each decision, and whether the decision is right."""
     errors: tuple[AnswerError, ...] = ()
-    """The individual errors, if they can be told apart."""
+    """The individual errors, if the task can distinguish them."""
     explain_target: str | None = None
     """The part of a multi-part answer to explain, as a value for ``heedful explain --target``; None
     for the whole answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judge(Generic[AnswerT, RecordT]):
-    """How to judge the answers of a task."""
+class ItemScorer(Generic[AnswerT, RecordT]):
+    """Scores the answers of a task item by item."""
 
-    judged: Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[Judgement]]
-    """Takes answers and labelled records; yields their judgements in order."""
+    results: Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[ItemResult]]
+    """Takes answers and labelled records; yields the result of each item in order."""
     aggregate: Measure
     """How to compute the scores from the counts of all items; keys as in the task's scores."""
     score_name: str | None = None
-    """Name of `Judgement.score`, if it is more than whether the answer is right."""
+    """Name of `ItemResult.score`, if it is more than whether the answer is right."""
     text_metrics: Mapping[str, Any] = field(default_factory=dict)
     """sacreBLEU metrics for answers that are texts."""
     labels: tuple[str, ...] = ()
@@ -93,31 +93,31 @@ class Judge(Generic[AnswerT, RecordT]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judged(Generic[RecordT]):
-    """An item of the data, with the judgement of its answer."""
+class ScoredItem(Generic[RecordT]):
+    """An item of the data, with the result of its answer."""
 
     index: int
     """Index in the data, from 0."""
     record: RecordT
-    judgement: Judgement
+    result: ItemResult
     lengths: Lengths
 
 
-AnyJudge: TypeAlias = Judge[Any, Any]
-"""The judge of any task."""
+AnyItemScorer: TypeAlias = ItemScorer[Any, Any]
+"""The scorer of any task."""
 
 
 def each(
-    judge: Callable[[AnswerT, RecordT], Judgement],
-) -> Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[Judgement]]:
-    """Return a function that judges each item independently."""
-    return lambda pairs: (judge(answer, record) for answer, record in pairs)
+    result_of: Callable[[AnswerT, RecordT], ItemResult],
+) -> Callable[[Iterable[tuple[AnswerT, RecordT]]], Iterator[ItemResult]]:
+    """Return a function that scores each item independently."""
+    return lambda pairs: (result_of(answer, record) for answer, record in pairs)
 
 
-def judge_all(
-    judge: Judge[AnswerT, RecordT], answered: Iterable[tuple[AnswerT, RecordT]]
-) -> Iterator[Judged[RecordT]]:
-    """Judge answers, and yield each judgement with its record and lengths."""
+def score_items(
+    scorer: ItemScorer[AnswerT, RecordT], answered: Iterable[tuple[AnswerT, RecordT]]
+) -> Iterator[ScoredItem[RecordT]]:
+    """Score answers, and yield each result with its record and lengths."""
     pending: deque[tuple[Lengths, RecordT]] = deque()
 
     def answered_pairs() -> Iterator[tuple[AnswerT, RecordT]]:
@@ -125,20 +125,20 @@ def judge_all(
             pending.append((Lengths(answer.tokens_total, answer.tokens_used), record))
             yield answer, record
 
-    for number, judgement in enumerate(judge.judged(answered_pairs())):
+    for number, result in enumerate(scorer.results(answered_pairs())):
         lengths, record = pending.popleft()
-        judgement = replace(judgement, where=naming_rows(judgement.where))
-        yield Judged(index=number, record=record, judgement=judgement, lengths=lengths)
+        result = replace(result, where=naming_rows(result.where))
+        yield ScoredItem(index=number, record=record, result=result, lengths=lengths)
 
 
-def prediction_row(judge: AnyJudge, judged: Judged[Any]) -> dict[str, Any]:
+def prediction_row(scorer: AnyItemScorer, item: ScoredItem[Any]) -> dict[str, Any]:
     """Return an item as a row of the predictions file; all rows of a task have the same keys."""
-    judgement, lengths = judged.judgement, judged.lengths
-    row: dict[str, Any] = {"where": judgement.where, **judgement.texts}
-    row |= {"truth": judgement.truth, "answer": judgement.answer}
-    if judge.score_name is not None:
-        row[judge.score_name] = _rounded(judgement.score)
-    row |= {"right": judgement.correct, "confidence": _rounded(judgement.confidence)}
+    result, lengths = item.result, item.lengths
+    row: dict[str, Any] = {"where": result.where, **result.texts}
+    row |= {"truth": result.truth, "answer": result.answer}
+    if scorer.score_name is not None:
+        row[scorer.score_name] = _rounded(result.score)
+    row |= {"right": result.correct, "confidence": _rounded(result.confidence)}
     return row | lengths._asdict()
 
 

@@ -1,4 +1,4 @@
-"""Judges of predicted numbers, of text similarity, and of the retrieval of a text's partner."""
+"""Item scorers of predicted numbers, text similarity, and retrieval of a text's partner."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from heedful.judging import Judge, Judgement, each
+from heedful.item_results import ItemResult, ItemScorer, each
 from heedful.metrics import measures
 from heedful.metrics.measures import Statistics
 from heedful.metrics.neighbours import rank_candidates
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from heedful.tasks.regress import Estimate
 
 
-def estimates() -> "Judge[Estimate, Record]":
-    """Judge numbers by their distance to the true ones."""
+def estimates() -> "ItemScorer[Estimate, Record]":
+    """Score numbers by their distance to the true ones."""
 
-    def judge(answer: "Estimate", record: Record) -> Judgement:
+    def result_of(answer: "Estimate", record: Record) -> ItemResult:
         truth = target(record)
-        return Judgement(
+        return ItemResult(
             where=record.where,
             texts=record.texts,
             truth=truth,
@@ -35,11 +35,11 @@ def estimates() -> "Judge[Estimate, Record]":
             statistics=(answer.value, truth),
         )
 
-    return Judge(judged=each(judge), aggregate=measures.estimates)
+    return ItemScorer(results=each(result_of), aggregate=measures.estimates)
 
 
-def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
-    """Judge embeddings of pairs: by similarity for scored pairs, else by retrieval of the partner.
+def pairs(scale: tuple[float, float] | None) -> ItemScorer[Embedding, Record]:
+    """Score embeddings of pairs: by similarity for scored pairs, else by retrieval of the partner.
 
     Retrieval keeps all embeddings in memory, since any text may be the nearest.
 
@@ -47,7 +47,7 @@ def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
         scale: the scores that map to cosines of 0 and 1, if trained on scored pairs.
     """
 
-    def judged(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
+    def results(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[ItemResult]:
         answered = iter(answered)
         for first in answered:
             items = chain([first], answered)
@@ -62,28 +62,28 @@ def pairs(scale: tuple[float, float] | None) -> Judge[Embedding, Record]:
         scores = measures.correlations(columns, weights)
         return {name: scores[name] for name in ("spearman", "pearson")}  # the default metric first
 
-    return Judge(judged=judged, aggregate=measure)
+    return ItemScorer(results=results, aggregate=measure)
 
 
-def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | None) -> Judgement:
+def _similarity(answer: Embedding, record: Record, scale: tuple[float, float] | None) -> ItemResult:
     truth, similarity = target(record), answer.similarity
     assert similarity is not None
-    worth = None
+    score = None
     if scale is not None:
-        worth = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
-    return Judgement(
+        score = -abs(similarity - (truth - scale[0]) / (scale[1] - scale[0]))
+    return ItemResult(
         where=record.where,
         texts=record.texts,
         truth=truth,
         answer=round(similarity, 6),
         correct=None,
-        score=worth,
+        score=score,
         confidence=None,
         statistics=(similarity, truth),
     )
 
 
-def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgement]:
+def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[ItemResult]:
     queries, truth, records = [], [], []
     candidates: dict[str, torch.Tensor] = {}
     indices: dict[str, int] = {}
@@ -100,7 +100,7 @@ def _partners(answered: Iterable[tuple[Embedding, Record]]) -> Iterator[Judgemen
     for ranked, record in zip(
         rank_candidates(torch.stack(queries), vectors, truth), records, strict=True
     ):
-        yield Judgement(
+        yield ItemResult(
             where=record.where,
             texts=record.texts,
             truth=record.text_pair,

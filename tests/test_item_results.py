@@ -1,4 +1,4 @@
-"""For every task, what its judge says of the items comes to the task's own scores."""
+"""For every task, the statistics of its items give the scores of the task."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.golden.copies import LATEST, ONE_OF_EACH
 
 from heedful.commands.evaluate import labelled_records
 from heedful.evaluation import Evaluation
-from heedful.judging import Judgement, judge_all
+from heedful.item_results import ItemResult, score_items
 from heedful.metrics.resampling import point_estimates
 from heedful.predictor import Predictor
 from heedful.settings import TASKS, ColumnSettings, PredictSettings
@@ -17,20 +17,22 @@ from heedful.settings import TASKS, ColumnSettings, PredictSettings
 COLUMNS = {"--label-separator": "label_separator", "--text-pair": "text_pair"}
 
 
-def judged(name: str, **settings: Any) -> tuple[dict[str, float], dict[str, Any], list[Judgement]]:
-    """Return the measures of a golden run's data, its scores, and its judgements."""
+def results_of(
+    name: str, **settings: Any
+) -> tuple[dict[str, float], dict[str, Any], list[ItemResult]]:
+    """Return the item scorer of a golden run's data, the scores, and the item results."""
     _, _, *words = ONE_OF_EACH[name]
     at = next((at for at, word in enumerate(words) if word in COLUMNS), len(words))
     columns = ColumnSettings(**{COLUMNS[words[at]]: words[at + 1]} if words[at:] else {})
     predictor = Predictor.load(LATEST / name, PredictSettings(**settings))
     data = [LATEST / Path(word) for word in words[:at]]
-    judge = predictor.task.judge()
+    scorer = predictor.task.item_scorer()
     with labelled_records(predictor, data, columns, print) as records:
         evaluation = Evaluation(predictor, records)
-        judgements = [judged.judgement for judged in judge_all(judge, evaluation)]
+        results = [item.result for item in score_items(scorer, evaluation)]
         scores = evaluation.scores()
-    counts = np.array([judgement.statistics for judgement in judgements])
-    return point_estimates(judge.aggregate, counts), scores, judgements
+    counts = np.array([result.statistics for result in results])
+    return point_estimates(scorer.aggregate, counts), scores, results
 
 
 def test_all_tasks_are_here() -> None:
@@ -42,11 +44,11 @@ def test_all_tasks_are_here() -> None:
 def test_measures_are_the_scores_of_the_task(name: str) -> None:
     # A short search, or a text cut short, makes mistakes.
     writes = name in ("translate", "separate", "gru", "lstm", "marian", "replies")
-    measured, scores, judgements = judged(
+    measured, scores, results = results_of(
         name, **({"beam": 1, "max_new_tokens": 4} if writes else {"long_text": "window"})
     )
     assert measured
     for key, value in measured.items():
         assert value == pytest.approx(scores[key], abs=2e-5), key
     if name != "writer":
-        assert len(judgements) == scores["items"]
+        assert len(results) == scores["items"]

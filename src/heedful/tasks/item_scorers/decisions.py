@@ -1,13 +1,13 @@
-"""Judges of answers that are right or wrong: labels, choices, answers to questions."""
+"""Item scorers of answers that are right or wrong: labels, choices, answers to questions."""
 
 from typing import TYPE_CHECKING
 
-from heedful.judging import Judge, Judgement, each
+from heedful.item_results import ItemResult, ItemScorer, each
 from heedful.metrics import measures
 from heedful.metrics.answers import compare
 from heedful.reading import Record
 from heedful.reading.choices import Choices
-from heedful.reading.pictures import Picture
+from heedful.reading.images import ImageRecord
 from heedful.reading.squad import Question
 from heedful.scripts import is_unspaced
 from heedful.tasks.answers.candidates import SpanAnswer
@@ -17,38 +17,40 @@ if TYPE_CHECKING:
     from heedful.tasks.choose import Choice
 
 
-def one_label(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
-    """Judge answers of a single-label classifier."""
+def one_label(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | ImageRecord]":
+    """Score answers of a single-label classifier."""
     indices = {label: float(index) for index, label in enumerate(labels)}
 
-    def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
+    def result_of(answer: "Prediction", record: Record | ImageRecord) -> ItemResult:
         assert isinstance(answer.label, str)
         assert answer.score is not None
         (truth,) = record.labels or ("",)
-        right = answer.label == truth
-        return Judgement(
+        correct = answer.label == truth
+        return ItemResult(
             where=record.where,
             texts=record.texts,
             truth=truth,
             answer=answer.label,
-            correct=right,
-            score=float(right),
+            correct=correct,
+            score=float(correct),
             confidence=answer.score,
             statistics=(indices[truth], indices[answer.label], answer.score),
-            decisions=((answer.score, right),),
+            decisions=((answer.score, correct),),
         )
 
-    return Judge(judged=each(judge), aggregate=measures.classes(len(labels)), labels=labels)
+    return ItemScorer(
+        results=each(result_of), aggregate=measures.classes(len(labels)), labels=labels
+    )
 
 
-def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Picture]":
-    """Judge answers of a multi-label classifier, with a separate decision for each label."""
+def several_labels(labels: tuple[str, ...]) -> "ItemScorer[Prediction, Record | ImageRecord]":
+    """Score answers of a multi-label classifier, with a separate decision for each label."""
 
-    def judge(answer: "Prediction", record: Record | Picture) -> Judgement:
+    def result_of(answer: "Prediction", record: Record | ImageRecord) -> ItemResult:
         truth = sorted(set(labels).intersection(record.labels or ()))
         hits = [(label in truth) == (label in answer.label) for label in labels]
         confidences = [max(score, 1 - score) for score in answer.scores.values()]
-        return Judgement(
+        return ItemResult(
             where=record.where,
             texts=record.texts,
             truth=truth,
@@ -64,51 +66,51 @@ def several_labels(labels: tuple[str, ...]) -> "Judge[Prediction, Record | Pictu
             decisions=tuple(zip(confidences, hits, strict=True)),
         )
 
-    return Judge(
-        judged=each(judge),
+    return ItemScorer(
+        results=each(result_of),
         aggregate=measures.label_sets(len(labels)),
         score_name="labels_right",
         labels=labels,
     )
 
 
-def choices() -> "Judge[Choice, Choices]":
-    """Judge choices."""
+def choices() -> "ItemScorer[Choice, Choices]":
+    """Score choices."""
 
-    def judge(answer: "Choice", record: Choices) -> Judgement:
+    def result_of(answer: "Choice", record: Choices) -> ItemResult:
         assert record.answer is not None
-        right = answer.choice == record.answer
-        return Judgement(
+        correct = answer.choice == record.answer
+        return ItemResult(
             where=record.where,
             texts={"question": record.question, "choices": record.choices},
             truth=record.choices[record.answer],
             answer=answer.text,
-            correct=right,
-            score=float(right),
+            correct=correct,
+            score=float(correct),
             confidence=answer.score,
-            statistics=(float(right),),
-            decisions=((answer.score, right),),
+            statistics=(float(correct),),
+            decisions=((answer.score, correct),),
         )
 
-    return Judge(judged=each(judge), aggregate=measures.means("accuracy"))
+    return ItemScorer(results=each(result_of), aggregate=measures.means("accuracy"))
 
 
-def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
-    """Judge answers to questions by the metrics of SQuAD or CMRC 2018.
+def spans(*, no_answer: bool) -> ItemScorer[SpanAnswer, Question]:
+    """Score answers to questions by the metrics of SQuAD or CMRC 2018.
 
     Args:
         no_answer: whether the model may give no answer.
     """
 
-    def judge(answer: SpanAnswer, record: Question) -> Judgement:
-        truth = list(dict.fromkeys(right.text for right in record.answers or ()))
+    def result_of(answer: SpanAnswer, record: Question) -> ItemResult:
+        truth = list(dict.fromkeys(one.text for one in record.answers or ()))
         exact, f1 = compare(
             answer.answer or "",
             truth,
             unspaced=is_unspaced(record.context),
             no_answer=no_answer,
         )
-        return Judgement(
+        return ItemResult(
             where=record.where,
             texts={"question": record.question, "context": record.context},
             truth=truth,
@@ -120,4 +122,6 @@ def spans(*, no_answer: bool) -> Judge[SpanAnswer, Question]:
             decisions=((answer.score, exact == 1),),
         )
 
-    return Judge(judged=each(judge), aggregate=measures.means("exact_match", "f1"), score_name="f1")
+    return ItemScorer(
+        results=each(result_of), aggregate=measures.means("exact_match", "f1"), score_name="f1"
+    )

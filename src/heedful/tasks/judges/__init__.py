@@ -1,1 +1,0 @@
-"""Judges for the answers of each task; each task's ``judge`` method selects one."""

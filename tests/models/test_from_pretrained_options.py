@@ -1,0 +1,121 @@
+"""The options of ``from_pretrained`` that tutorials give do what they do in the reference."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import heedful
+from heedful import BertConfig, BertForSequenceClassification, BertModel, UserError
+
+IDS = torch.tensor([[2, 3, 4]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("options") / "model"
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=40,
+    )
+    torch.manual_seed(0)
+    BertForSequenceClassification(config).save_pretrained(path)
+    return path
+
+
+def _with_options(library: ModuleType, folder: Path) -> list[Any]:
+    names = {0: "a", 1: "b"}
+    config = library.BertConfig.from_pretrained(
+        folder,
+        output_hidden_states=True,
+        hidden_dropout_prob=0.3,
+        id2label=names,
+        label2id={"a": 0, "b": 1},
+    )
+    body = library.BertModel.from_pretrained(folder, config=config)
+    with_head = library.BertForSequenceClassification.from_pretrained(folder, config=config)
+    shallow = library.BertConfig.from_pretrained(folder, num_hidden_layers=1, return_dict=False)
+    tuples = library.BertForSequenceClassification(shallow)(IDS, output_attentions=True)
+    return [
+        [*body(IDS).hidden_states],
+        [*with_head(IDS).hidden_states],
+        with_head(IDS).logits,
+        [body.config.hidden_dropout_prob, body.config.id2label, len(tuples), type(tuples)],
+    ]
+
+
+def test_a_configuration_with_options(folder: Path) -> None:
+    ours, theirs = _with_options(heedful, folder), _with_options(transformers, folder)
+    torch.testing.assert_close(ours[:3], theirs[:3], rtol=1e-4, atol=1e-5)
+    assert ours[3] == theirs[3]
+
+
+def test_files_do_not_keep_the_defaults_of_calls(folder: Path, tmp_path: Path) -> None:
+    config = BertConfig.from_pretrained(folder, output_attentions=True, return_dict=False)
+    config.save_pretrained(tmp_path)
+    assert "output_attentions" not in config.to_dict()
+    assert BertConfig.from_pretrained(tmp_path) == BertConfig.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("library", [heedful, transformers], ids=lambda each: each.__name__)
+def test_a_head_of_another_size(library: ModuleType, folder: Path) -> None:
+    model = library.BertForSequenceClassification.from_pretrained(
+        folder, num_labels=5, ignore_mismatched_sizes=True
+    )
+    assert model.classifier.weight.shape == (5, 16)
+    assert model.classifier.weight.std() > 0
+    assert not model.classifier.bias.any()
+    before = library.BertForSequenceClassification.from_pretrained(folder)
+    assert torch.equal(model.bert.pooler.dense.weight, before.bert.pooler.dense.weight)
+
+
+@pytest.mark.parametrize("library", [heedful, transformers], ids=lambda each: each.__name__)
+def test_dtypes_and_poolers(library: ModuleType, folder: Path, tmp_path: Path) -> None:
+    read = library.BertModel.from_pretrained
+    half = read(folder, dtype=torch.float16, add_pooling_layer=False, attn_implementation="eager")
+    assert (half.dtype, half.pooler) == (torch.float16, None)
+    assert read(folder, torch_dtype="bfloat16", attn_implementation="sdpa").dtype is torch.bfloat16
+    assert read(folder, torch_dtype="auto").dtype is torch.float32
+    half.save_pretrained(tmp_path / library.__name__)
+    assert read(tmp_path / library.__name__, dtype="auto").dtype is torch.float16
+    assert read(tmp_path / library.__name__).dtype is torch.float32
+
+
+def test_options_that_there_are_not(folder: Path) -> None:
+    for call, message in (
+        (lambda: BertModel.from_pretrained(folder, dtype="bloat16"), "dtype is 'bloat16'"),
+        (
+            lambda: BertModel.from_pretrained(folder, dtype="float16", torch_dtype="float32"),
+            "dtype float16 and torch_dtype float32 differ",
+        ),
+        (
+            lambda: BertModel.from_pretrained(folder, attn_implementation="flash"),  # type: ignore[arg-type]
+            "unknown attn_implementation 'flash'",
+        ),
+        (
+            lambda: BertForSequenceClassification.from_pretrained(folder, add_pooling_layer=False),
+            "has no option add_pooling_layer",
+        ),
+        (
+            lambda: BertModel.from_pretrained(folder, config=heedful.GPT2Config()),
+            "config is a GPT2Config; .* needs a BertConfig",
+        ),
+        (
+            lambda: BertConfig.from_pretrained(folder, num_label=3),  # type: ignore[call-arg]
+            "unknown option 'num_label' .did you mean 'num_labels'",
+        ),
+        (
+            lambda: BertConfig.from_pretrained(folder, id2label={0: "a"}, label2id={"b": 0}),
+            "id2label and label2id differ",
+        ),
+        (lambda: BertConfig(output_attentions=1), "output_attentions is 1; it must be true"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
