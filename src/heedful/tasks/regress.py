@@ -243,9 +243,11 @@ class Regress(Task[Record, Tensor, Estimate]):
         )
 
     def check_model(self, model: Model) -> None:
-        """Refuse a range with only one end."""
+        """Refuse a range with only one end, and a deviation that is not above 0."""
         if (self.lowest is None) != (self.highest is None):
             raise UserError(f"lowest is {self.lowest} and highest {self.highest}")
+        if not self.target_scale > 0:  # also true for NaN
+            raise UserError(f"deviation is {self.deviation}; it must be above 0")
 
     def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the predicted value of each example. Shape (B, 1)."""
