@@ -363,8 +363,7 @@ def _run(
     rate = training.learning_rate or defaults.rate(start.model.config)
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
-    steps_per_epoch = examples.steps_per_epoch
-    total_steps = training.total_steps(steps_per_epoch, defaults)
+    total_steps = training.total_steps(examples.steps_per_epoch, defaults)
     work = TrainingSetup(
         model=model,
         optimizer=adamw(
@@ -396,7 +395,7 @@ def _run(
         record=record,
         settings=training,
         total_steps=total_steps,
-        steps_per_epoch=steps_per_epoch,
+        steps_per_epoch=examples.steps_per_epoch,
         by_length=examples.by_length,
         stream=examples if isinstance(examples, Stream) else None,
         precision=precision,
