@@ -3,8 +3,6 @@
 A task is a frozen dataclass. Its fields hold what a run derived from its training data and needs
 for prediction: plain values, stored in ``heedful.json``. Its methods implement what differs between
 tasks. The tasks are in ``heedful.tasks``, one file each; ``heedful.settings.TASKS`` lists them.
-
-Shapes: B examples of a batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -144,6 +142,8 @@ class Start:
     model: Model
     max_length: int
     """Maximum number of tokens that the model reads in one pass."""
+    target_scale: float = 1.0
+    """Standard deviation of the targets of a regression: the unit in which it learns."""
 
 
 StoreOf = Callable[[int], Store]
@@ -184,11 +184,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
     """Betas and epsilon of AdamW."""
-
-    @property
-    def target_scale(self) -> float:
-        """Standard deviation of the targets of a regression: the unit in which it learns."""
-        return 1.0
 
     @property
     def example(self) -> str:
@@ -379,7 +374,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
     ) -> Sequence[OutputT] | Tensor:
-        """Return the input of `decode` for each of the B examples; a tensor has a row for each."""
+        """Return the input of `decode` for each example; a tensor has a row for each."""
         ...
 
     def decode(

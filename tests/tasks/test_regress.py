@@ -14,6 +14,7 @@ from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.cli import run
+from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.regress import Estimate, Regress
 
@@ -166,6 +167,20 @@ def test_numbers_of_any_size_are_learnt_alike(
     expected, found = answers
     assert abs(expected[1] - expected[0]) > 0.5
     assert [value / scale + 2 for value in found] == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("deviation", [0.0, -1.0])
+def test_a_damaged_deviation_is_refused(
+    numbers: Path, tiny_model: Path, tmp_path: Path, deviation: float
+) -> None:
+    out = tmp_path / "run"
+    options: dict[str, Any] = {"text": "first", "label": "score", "steps": 1}
+    heedful.train("regress", train=numbers, model=str(tiny_model), out=out, **options)
+    record = json.loads((out / "heedful.json").read_text())
+    record["goal"]["deviation"] = deviation
+    (out / "heedful.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=f"deviation is {deviation}; it must be above 0"):
+        heedful.load(out)
 
 
 def test_large_numbers_that_differ_little_are_scored() -> None:

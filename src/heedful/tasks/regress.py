@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -175,7 +175,7 @@ class Regress(Task[Record, Tensor, Estimate]):
                 output.weight.mul_(self.target_scale)
                 if output.bias is not None:
                     output.bias.fill_(self.mean)
-        return start
+        return replace(start, target_scale=self.target_scale)
 
     def _is_learnt_in(self, folder: Path) -> bool:
         """Return whether a folder is a run trained on targets of the same scale."""
@@ -221,7 +221,7 @@ class Regress(Task[Record, Tensor, Estimate]):
 
     @property
     def target_scale(self) -> float:
-        """See ``Task.target_scale``. The loss of a run of an earlier version has no scale."""
+        """See ``Start``. The loss of a run of an earlier version has no scale."""
         return 1.0 if self.deviation is None else self.deviation
 
     def loss_divisor(self, batch: Batch) -> float:
@@ -243,9 +243,11 @@ class Regress(Task[Record, Tensor, Estimate]):
         )
 
     def check_model(self, model: Model) -> None:
-        """Refuse a range with only one end."""
+        """Refuse a range with only one end, and a deviation that is not above 0."""
         if (self.lowest is None) != (self.highest is None):
             raise UserError(f"lowest is {self.lowest} and highest {self.highest}")
+        if not self.target_scale > 0:  # also true for NaN
+            raise UserError(f"deviation is {self.deviation}; it must be above 0")
 
     def run_model(self, model: Forward, batch: Batch, settings: PredictSettings) -> Tensor:
         """Return the predicted value of each example. Shape (B, 1)."""

@@ -362,8 +362,7 @@ def _run(
     rate = training.learning_rate or defaults.rate(start.model.config)
     device = next(model.parameters()).device
     precision = choose_precision(training.precision, device)
-    steps_per_epoch = examples.steps_per_epoch
-    total_steps = training.total_steps(steps_per_epoch, defaults)
+    total_steps = training.total_steps(examples.steps_per_epoch, defaults)
     work = TrainingSetup(
         model=model,
         optimizer=adamw(
@@ -373,7 +372,7 @@ def _run(
             head_learning_rate=head_rate
             or rate * (1 if recipe.from_scratch else task.head_lr_multiplier),
             weight_decay=training.weight_decay,
-            target_scale=task.target_scale,
+            target_scale=start.target_scale,
             betas=task.betas,
             epsilon=task.epsilon,
         ),
@@ -395,7 +394,7 @@ def _run(
         record=record,
         settings=training,
         total_steps=total_steps,
-        steps_per_epoch=steps_per_epoch,
+        steps_per_epoch=examples.steps_per_epoch,
         by_length=examples.by_length,
         stream=examples if isinstance(examples, Stream) else None,
         precision=precision,
