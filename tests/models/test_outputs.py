@@ -30,8 +30,9 @@ def test_what_is_none_is_passed_over() -> None:
 
 def test_it_is_read_like_a_dictionary() -> None:
     output = ClassifierOutput(logits=torch.zeros(1, 2))
-    assert output.items() == [("logits", output.logits)]
-    assert output.values() == [output.logits]
+    names, values = zip(*output.items(), strict=True)
+    assert names == ("logits",)
+    assert values[0] is output.values()[0] is output.logits
     assert output.get("logits") is output.logits
     assert output.get("loss") is None
     assert output.get("loss", 3) == 3
