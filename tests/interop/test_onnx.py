@@ -349,7 +349,8 @@ def test_a_missing_package_is_named(
     golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    message = r"ONNX files need onnx and onnxruntime and onnxscript: pip install 'heedful\[onnx\]'"
+    packages = "onnx, onnx-ir, onnxruntime and onnxscript"
+    message = rf"ONNX files need {packages}: pip install 'heedful\[onnx\]'"
     with pytest.raises(UserError, match=message):
         export(golden / "tag", tmp_path / "out", "onnx")
     monkeypatch.setitem(sys.modules, "transformers", None)
