@@ -82,7 +82,6 @@ class ByteLevelKind:
             middle=(sep_id,) * self.separators,
             end=(sep_id,),
             second_type=self.second_type,
-            uses_token_types=self.token_types,
         )
 
 

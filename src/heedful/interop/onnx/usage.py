@@ -75,8 +75,9 @@ from heedful import ViTImageProcessor
 
 {engine}
 processor = ViTImageProcessor.from_pretrained(".")
-image = Image.new("RGB", (64, 48), "white")  # or the name of a file rows = processor([image,
-image], return_tensors="np") for name, array in compute(open_graph("model"), rows).items():
+image = Image.new("RGB", (64, 48), "white")  # or the name of a file
+rows = processor([image, image], return_tensors="np")
+for name, array in compute(open_graph("model"), rows).items():
     print(name, array.shape)
 """
 
@@ -87,8 +88,8 @@ from heedful import load_tokenizer
 {engine}
 tokenizer = load_tokenizer(".")
 graph = open_graph("model")
-ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without the end token past
-= {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
+ids = tokenizer(["a text"], return_tensors="np")["input_ids"][:, :-1]  # without the end token
+past = {{f"past_key_values.{{block}}.{{kind}}": np.zeros((1, heads, 0, {width}), np.float32)
         for block, heads in enumerate({heads}) for kind in ("key", "value")}}
 generated = [*ids[0]]
 while len(generated) < {most} and generated[-1] != tokenizer.sep_token_id:
