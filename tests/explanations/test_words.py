@@ -66,7 +66,7 @@ def test_tokens_of_no_word_stay_alone() -> None:
 
 
 def test_a_picture_has_no_words() -> None:
-    read = Side(name="picture", texts=("",), tokens=(), picture=Patches(png="", rows=0, columns=0))
+    read = Side(name="image", texts=("",), tokens=(), patches=Patches(png="", rows=0, columns=0))
     with pytest.raises(UserError, match=r"--words has no effect on images"):
         by_words(Explanation(task="classify", model="", answer={}, sides=(read,)))
 
