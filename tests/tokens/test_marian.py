@@ -210,7 +210,7 @@ def test_an_id_of_no_token_is_refused(folder: Path) -> None:
 
 def test_half_a_surrogate_pair_is_refused(folder: Path) -> None:
     ours = TranslationTokenizer.from_pretrained(folder)
-    with pytest.raises(UserError, match=r"^'a\\ud800': holds U\+D800, a lone surrogate"):
+    with pytest.raises(UserError, match=r"^'a\\ud800': contains U\+D800, a lone surrogate"):
         ours.source.encode_batch(["a", "a\ud800"])
 
 

@@ -145,7 +145,7 @@ def test_ids_and_sizes() -> None:
 
 
 def test_half_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(UserError, match=r"^'b\\ud83d': holds U\+D83D, a lone surrogate"):
+    with pytest.raises(UserError, match=r"^'b\\ud83d': contains U\+D83D, a lone surrogate"):
         OURS.encode_batch(["a b\ud83d"])
 
 
