@@ -227,10 +227,14 @@ def words_and_settings(library: ModuleType, folder: Path) -> Any:
     model.tie_weights()
     tied = model.get_output_embeddings()
     weight = tied if isinstance(tied, torch.Tensor) else tied.weight
+    model.config.use_cache = False
+    model.config.pad_token_id = tokenizer.pad_token_id
+    model.config.id2label = {0: "good", 1: "bad"}
     again = library.BertConfig.from_dict(json.loads(model.config.to_json_string()))
     return [
         *(words, tokenizer.special_tokens_map, {*tokenizer.all_special_ids}, tokenizer.is_fast),
         *(tokenizer.model_input_names, model.config.model_type, again.hidden_size),
+        *(again.use_cache, again.pad_token_id, again.id2label),
         weight is model.get_input_embeddings().weight,
         [model.num_parameters(), model.num_parameters(only_trainable=True)],
     ]

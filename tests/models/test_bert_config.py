@@ -73,13 +73,30 @@ def test_labels_complete_each_other() -> None:
 
 def test_it_is_frozen_and_can_be_copied() -> None:
     config = BertConfig(num_labels=3)
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(UserError, match="hidden_size cannot change once the model is made"):
         config.hidden_size = 3  # type: ignore[misc]
-    with pytest.raises(TypeError, match="hiden_size"):
-        BertConfig(hiden_size=3)  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="output_attentions is a default of calls"):
+        config.output_attentions = True  # type: ignore[misc]
+    with pytest.raises(
+        UserError, match=r"unknown field .*'hiden_size' .did you mean 'hidden_size'"
+    ):
+        config.hiden_size = 3  # type: ignore[attr-defined]
     assert copy.deepcopy(config) == config
     assert dataclasses.replace(config, hidden_act="relu") != config
     assert hash(config) == hash(BertConfig(num_labels=3))
+
+
+def test_what_does_not_shape_the_model_can_be_assigned() -> None:
+    config = BertConfig(num_labels=2)
+    config.pad_token_id = 7  # type: ignore[misc]
+    config.use_cache = False  # type: ignore[misc]
+    config.id2label = {0: "no", 1: "yes"}  # type: ignore[misc]
+    assert config == BertConfig(pad_token_id=7, use_cache=False, id2label={0: "no", 1: "yes"})
+    config.label2id = {"bad": 0, "good": 1}  # type: ignore[misc]
+    assert config.to_dict()["id2label"] == {"0": "bad", "1": "good"}
+    with pytest.raises(UserError, match="id2label has 3 names; the model has 2 outputs"):
+        config.id2label = {0: "a", 1: "b", 2: "c"}  # type: ignore[misc]
+    assert config.label2id == {"bad": 0, "good": 1}
 
 
 def test_a_dictionary_there_and_back() -> None:

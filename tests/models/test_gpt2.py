@@ -62,6 +62,17 @@ def test_a_text_is_classified_by_its_last_token_whatever_stands_behind_it() -> N
     torch.testing.assert_close(beside[:1], alone)
 
 
+def test_a_padding_token_can_be_named_once_the_model_is_made() -> None:
+    model = _model(GPT2ForSequenceClassification)
+    padded = torch.tensor([[5, 6, 7, 9, 9], [1, 2, 3, 4, 5]])
+    before = model(padded).logits
+    model.config.pad_token_id = 9
+    after = model(padded).logits
+    torch.testing.assert_close(after[:1], model(torch.tensor([[5, 6, 7]])).logits)
+    torch.testing.assert_close(after[1:], before[1:])
+    assert not torch.allclose(after[:1], before[:1])
+
+
 def test_a_text_of_no_tokens_does_not_depend_on_its_batch() -> None:
     model = _model(GPT2ForSequenceClassification)
     alone = model(torch.tensor([[9]]), torch.tensor([[0]])).logits

@@ -18,6 +18,7 @@ GROUND = {
     "locks": {"errors", "files"},
     "extras": {"errors"},
     "device_transfer": set[str](),
+    "arguments": {"errors"},
     "spreadsheets": set[str](),
     "protobuf": set[str](),
     "sources": {"errors", "files", "extras"},
@@ -107,9 +108,9 @@ def _catches_everything(caught: ast.expr | None) -> bool:
 
 
 def _is_typed(keywords: ast.arg) -> bool:
-    """Return whether ``**keywords`` is typed: ``Unpack[...]`` of a typed dict."""
+    """Return whether ``**keywords`` is typed: ``Unpack[...]`` of a typed dict, or ``P.kwargs``."""
     match keywords.annotation:
-        case ast.Subscript(value=ast.Name(id="Unpack")):
+        case ast.Subscript(value=ast.Name(id="Unpack")) | ast.Attribute(attr="kwargs"):
             return True
     return False
 

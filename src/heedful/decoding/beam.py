@@ -63,6 +63,7 @@ def beam_search(
     first: Tensor,
     options: Search,
     forced: NDArray[np.int64],
+    prompts: NDArray[np.int64] | None,
 ) -> list[list[Hypothesis]]:
     """Search all items in one batch.
 
@@ -75,6 +76,7 @@ def beam_search(
         first: the start token of each item. Shape (B,).
         options: the search options.
         forced: see ``candidates.forced_tokens``.
+        prompts: see ``candidates.penalise``. Shape (B, P).
     """
     count = len(first)
     zeros = np.zeros(count)
@@ -92,7 +94,8 @@ def beam_search(
         forced_ids = forced[active.items, min(length, forced.shape[1]) - 1]
         # One more than the beam width, in case one candidate is the end token.
         top = candidates.best_next_tokens(
-            scores, active.tokens, forced_ids, options, options.num_beams + 1
+            *(scores, active.tokens, forced_ids, options, options.num_beams + 1),
+            None if prompts is None else prompts[active.items],
         )
         ranked = _rank(active, top, options)
         coverage = _coverage(state, len(active.items), options)

@@ -1,7 +1,7 @@
 """The best next tokens, after penalties and without forbidden tokens.
 
-Shapes: B items, N active hypotheses of all items, T tokens generated so far, V vocabulary, M best
-candidates per hypothesis.
+Shapes: B items, N active hypotheses of all items, T tokens generated so far, P longest prompt,
+V vocabulary, M best candidates per hypothesis.
 """
 
 import math
@@ -77,6 +77,7 @@ def best_next_tokens(
     forced: NDArray[np.int64],
     options: Search,
     count: int,
+    prompts: NDArray[np.int64] | None = None,
 ) -> NextTokens:
     """Return the best next tokens of each hypothesis.
 
@@ -89,6 +90,7 @@ def best_next_tokens(
         forced: the forced next token, or -1. Shape (N,).
         options: the search options.
         count: M, or less if the vocabulary is smaller.
+        prompts: see ``penalise``. Shape (N, P).
 
     Raises:
         UserError: a score is not a number.
@@ -98,7 +100,8 @@ def best_next_tokens(
     chunks: list[tuple[Tensor, Tensor, Tensor]] = []
     for start in range(0, len(scores), size):
         rows = slice(start, start + size)
-        plain, penalised = penalise(scores[rows], past[rows], options)
+        chunk_prompts = None if prompts is None else prompts[rows]
+        plain, penalised = penalise(scores[rows], past[rows], options, chunk_prompts)
         top_scores, indices = _top(penalised, count)
         chunks.append((indices, top_scores, plain.gather(1, indices)))
     token_ids, ranked, unpenalised = (
@@ -189,7 +192,12 @@ def forced_log_probabilities(
     return log_probabilities
 
 
-def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[Tensor, Tensor]:
+def penalise(
+    scores: Tensor,
+    past: NDArray[np.int64],
+    options: Search,
+    prompts: NDArray[np.int64] | None = None,
+) -> tuple[Tensor, Tensor]:
     """Return log-probabilities without and with penalties; the latter are -inf if forbidden.
 
     Without a repetition penalty both are the same tensor, so the first is not valid for forbidden
@@ -199,6 +207,7 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
         scores: scores of the next tokens, logits or log-probabilities. Shape (N, V).
         past: the tokens so far. Shape (N, T).
         options: the search options.
+        prompts: tokens before these that count as repeated, too, after padding of -1. Shape (N, P).
 
     Returns:
         Shapes (N, V) and (N, V).
@@ -208,8 +217,11 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
     """
     plain = _log_softmax(scores)
     penalised = plain
-    if options.repetition_penalty != 1 and past.shape[1]:
-        repeated = torch.from_numpy(past).to(scores.device)
+    counted = past if prompts is None else np.concatenate([prompts, past], 1)
+    if options.repetition_penalty != 1 and counted.shape[1]:
+        # Padding stands for the last token, which counts anyway.
+        ids = np.where(counted < 0, counted[:, -1:], counted)
+        repeated = torch.from_numpy(ids).to(scores.device)
         # The paper divides logits, whose zero is arbitrary. This multiplies log-probabilities.
         lower = options.repetition_penalty * plain.gather(1, repeated)
         penalised = plain.scatter(1, repeated, lower)
@@ -220,7 +232,7 @@ def penalise(scores: Tensor, past: NDArray[np.int64], options: Search) -> tuple[
         check_forbidden(forbidden, scores.shape[1])
         penalised.index_fill_(1, torch.tensor(forbidden, device=scores.device), -math.inf)
     if options.no_repeat_ngram:
-        indices = repeated_ngram_tokens(past, options.no_repeat_ngram)
+        indices = repeated_ngram_tokens(counted, options.no_repeat_ngram)
         cells = tuple(torch.from_numpy(axis).to(scores.device) for axis in indices)
         penalised.index_put_(cells, penalised.new_tensor(-math.inf))
     return plain, penalised
@@ -232,7 +244,7 @@ def repeated_ngram_tokens(
     """Return the next tokens that would repeat an n-gram of ``size`` tokens.
 
     Args:
-        past: the tokens so far. Shape (N, T).
+        past: the tokens so far, after padding of -1. Shape (N, T).
         size: n, at least 1.
 
     Returns:
@@ -244,7 +256,9 @@ def repeated_ngram_tokens(
     ngrams = np.lib.stride_tricks.sliding_window_view(past, size, axis=1)  # (N, T - size + 1, s.)
     newest = past[:, None, length - size + 1 :]  # (N, 1, size - 1)
     rows, starts = np.nonzero((ngrams[..., :-1] == newest).all(-1))
-    return rows, ngrams[rows, starts, -1]
+    token_ids = ngrams[rows, starts, -1]
+    is_token = token_ids >= 0
+    return rows[is_token], token_ids[is_token]
 
 
 def _log_softmax(scores: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Tensor
 
+from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError
 
 
@@ -104,6 +105,7 @@ class StaticDecoder(Protocol):
         """
 
 
+@suggest_in_construction
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
     """Search options, with the names of the reference library.
@@ -133,7 +135,9 @@ class Search:
     section 4.1): values above 1 make repetition less likely."""
     no_repeat_ngram: int = 0
     """No n-gram of this many tokens is generated twice (Paulus et al. 2018, section 2.5); 0 for
-    no limit. The prompt does not count."""
+    no limit."""
+    count_prompt: bool = False
+    """Whether ``repetition_penalty`` and ``no_repeat_ngram`` count the prompt's tokens, too."""
     do_sample: bool = False
     """Whether to sample each token instead of searching."""
     temperature: float = 1.0

@@ -27,6 +27,7 @@ def sample(
     options: Search,
     forced: NDArray[np.int64],
     item_seeds: Sequence[int],
+    prompts: NDArray[np.int64] | None,
 ) -> list[list[Hypothesis]]:
     """Sample ``num_return_sequences`` texts for each item.
 
@@ -37,6 +38,7 @@ def sample(
         options: the search options.
         forced: see ``candidates.forced_tokens``.
         item_seeds: see ``search``.
+        prompts: see ``candidates.penalise``. Shape (B, P).
     """
     num_samples, max_length = options.num_return_sequences, options.max_new_tokens
     # One generator per text, so that its samples do not depend on the rest of the batch.
@@ -64,6 +66,7 @@ def sample(
             forced[item_of_text[active], min(length, forced.shape[1]) - 1],
             [generators[text] for text in active],
             options,
+            None if prompts is None else prompts[item_of_text[active]],
         )
         margins[active] = np.minimum(margins[active], gaps)
         allowed = log_probabilities > -np.inf  # if every token is forbidden, the text ends
@@ -95,6 +98,7 @@ def _sample_next(
     forced: NDArray[np.int64],
     generators: "Sequence[np.random.Generator]",
     options: Search,
+    prompts: NDArray[np.int64] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Sample the next token of each text.
 
@@ -104,12 +108,13 @@ def _sample_next(
         forced: the forced next token, or -1. Shape (N,).
         generators: one generator per text.
         options: the search options.
+        prompts: see ``candidates.penalise``. Shape (N, P).
 
     Returns:
         The tokens; their log-probabilities, -inf if every token is forbidden; and their margins
         over the runner-up, as differences of log-probabilities. Each of shape (N,).
     """
-    plain, penalised = candidates.penalise(scores, past, options)
+    plain, penalised = candidates.penalise(scores, past, options, prompts)
     noise = np.stack(
         [generator.standard_exponential(scores.shape[1]) for generator in generators]
     )  # (N, V)

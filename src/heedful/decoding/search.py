@@ -6,7 +6,9 @@ item depends only on its own scores, not on the other items of the batch.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.decoding.beam import beam_search
@@ -45,6 +47,7 @@ def search(
     options: Search,
     item_seeds: Sequence[int] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    prompts: Sequence[Sequence[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Generate one or more texts for each item.
 
@@ -57,6 +60,7 @@ def search(
             0 to B - 1 if None.
         prefixes: the forced tokens of each item after its start token. They count in the text, its
             length and its probability, and no option forbids them.
+        prompts: the tokens of each item up to its start token, which ``count_prompt`` needs.
 
     Returns:
         ``num_return_sequences`` hypotheses for each item. Beam search returns them best first, and
@@ -67,18 +71,28 @@ def search(
             source.
     """
     forced = forced_tokens(prefixes, len(first), options)
+    counted = _padded_left(prompts) if options.count_prompt and prompts else None
     if options.do_sample:
         item_seeds = range(len(first)) if item_seeds is None else item_seeds
-        return sample(step, state, first, options, forced, item_seeds)
-    return beam_search(step, state, first, options, forced)
+        return sample(step, state, first, options, forced, item_seeds, counted)
+    return beam_search(step, state, first, options, forced, counted)
+
+
+def _padded_left(prompts: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Return shape (B, longest prompt), padded with -1."""
+    rows = np.full((len(prompts), max(map(len, prompts))), -1)
+    for row, prompt in zip(rows, prompts, strict=True):
+        row[len(row) - len(prompt) :] = prompt
+    return rows
 
 
 def stays_on_device(device: torch.device, options: Search) -> bool:
     """Return whether to search on the device, because the host would have to wait for each token.
 
-    Sampling always runs on the host, so that a seed gives the same texts on every device.
+    Sampling always runs on the host, so that a seed gives the same texts on every device. So does a
+    search that counts the prompt, which is rare.
     """
-    return blocks_host(device) and not options.do_sample
+    return blocks_host(device) and not (options.do_sample or options.count_prompt)
 
 
 @torch.inference_mode()

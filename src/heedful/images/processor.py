@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful import files
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known, did_you_mean
 from heedful.images.opening import opaque_image, open_image, read_bytes
 from heedful.sources import resolve
@@ -103,6 +104,7 @@ class ViTImageProcessor:
         colour: NDArray[np.uint8] = (mean / factor).round().clip(0, 255).astype(np.uint8)
         return colour
 
+    @suggest_arguments
     def __call__(
         self,
         images: "OneImage | Sequence[OneImage]",
@@ -191,6 +193,7 @@ class ViTImageProcessor:
         return values32
 
     @classmethod
+    @suggest_arguments
     def from_pretrained(
         cls, name: str | os.PathLike[str], *, channels: int = 3, revision: str | None = None
     ) -> Self:

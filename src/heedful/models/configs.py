@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from heedful.errors import UserError, check_known, did_you_mean, join_names, unknown_name
 from heedful.files import read_json
 from heedful.models.encoder_config import BlocksConfig
-from heedful.models.stored_config import CALL_DEFAULTS, StoredConfig
+from heedful.models.label_names import read_labels
+from heedful.models.stored_config import CALL_DEFAULTS, StoredConfig, configuration
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -208,34 +209,6 @@ def complete_labels(config: "ReferenceConfig") -> None:
     object.__setattr__(config, "num_labels", len(labels))
 
 
-def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
-    """Merge ``id2label`` and ``label2id`` of a ``config.json``, which must agree.
-
-    Args:
-        values: keys and values of the file.
-        where: source of the values, for error messages.
-
-    Raises:
-        UserError: they do not map numbers to names and back, or they differ.
-    """
-    by_id, by_label = values.get("id2label"), values.get("label2id")
-    try:
-        labels = {int(number): str(label) for number, label in (by_id or {}).items()}
-        inverse = {int(number): str(label) for label, number in (by_label or {}).items()}
-    except (AttributeError, OverflowError, TypeError, ValueError):
-        raise UserError(
-            f'{where}: id2label must be like {{"0": "name"}}, and label2id like {{"name": 0}}'
-        ) from None
-    if labels and inverse and labels != inverse:
-        differing = (n for n in sorted({*labels, *inverse}) if labels.get(n) != inverse.get(n))
-        number = next(differing)
-        raise UserError(
-            f"{where}: id2label and label2id differ: {number} is {labels.get(number)!r} in the one "
-            f"and {inverse.get(number)!r} in the other"
-        )
-    return labels or inverse
-
-
 def read_pruned_heads(values: Mapping[str, Any], name: str, where: str) -> dict[int, list[int]]:
     """Return the pruned heads of each block, by block index.
 
@@ -306,7 +279,7 @@ def remaining(heads: int, pruned: Mapping[int, Collection[int]], block: int) -> 
     return [head for head in range(heads) if head not in pruned.get(block, ())]
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ReferenceConfig(StoredConfig):
     """Fields of all configurations except translators', under the reference's key names.
 

@@ -75,7 +75,8 @@ def classify(
         hidden = encoded.pooler_output  # (B, D)
     else:
         states = encoded.last_hidden_state
-        hidden = heads.summary(self.head, states, attention_mask, input_ids)  # (B, D)
+        mask = _token_mask(self, attention_mask, input_ids)
+        hidden = heads.summary(self.head, states, mask)  # (B, D)
     logits = self.head(hidden)
     return ClassifierOutput(
         loss=None if labels is None else mean(self.head.loss(logits, labels)),
@@ -83,6 +84,14 @@ def classify(
         hidden_states=encoded.hidden_states,
         attentions=encoded.attentions,
     )
+
+
+def _token_mask(model: ModelWithHead, mask: Tensor | None, ids: Tensor | None) -> Tensor | None:
+    """Return the mask of tokens; if there is none, that of all ids except the padding token's."""
+    padding: int | None = model.config.pad_token_id
+    if mask is None and ids is not None and padding is not None:
+        return ids.ne(padding)
+    return mask
 
 
 def choose(

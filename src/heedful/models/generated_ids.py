@@ -17,13 +17,6 @@ DEFAULT_TOP_K = 50
 """The reference's default of ``top_k`` for samples."""
 
 
-_WITH_PROMPT = {
-    "repetition_penalty": "repetition_penalty",
-    "no_repeat_ngram_size": "no_repeat_ngram",
-}
-"""Options of the reference that give other texts here -> the field of `Search`."""
-
-
 class GenerateOptions(TypedDict, total=False):
     """The options of the reference's ``generate`` that give the same texts here."""
 
@@ -35,6 +28,11 @@ class GenerateOptions(TypedDict, total=False):
     num_beams: int
     num_return_sequences: int
     length_penalty: float
+    no_repeat_ngram_size: int
+    """No n-gram of this many tokens occurs twice in prompt and text; 0 for no limit."""
+    repetition_penalty: float
+    """Must be 1 unless ``num_beams`` is above 1: elsewhere the reference divides logits, whose zero
+    is arbitrary."""
     early_stopping: bool
     """Must be true for beam search: it ends as soon as ``num_beams`` texts have ended."""
     do_sample: bool
@@ -79,11 +77,6 @@ def generated_ids(
         UserError: an option is unknown or not supported.
     """
     for option in options:
-        if option in _WITH_PROMPT:
-            raise UserError(
-                f"{option} counts the prompt in the reference, and only the text here; "
-                f"give search=Search({_WITH_PROMPT[option]}=...)"
-            )
         check_known("option", option, GenerateOptions.__annotations__)
     end = options.get("eos_token_id")
     end = getattr(model.config, "eos_token_id", None) if end is None else end
@@ -111,6 +104,12 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         raise UserError(
             f"num_beams is {beams}: beam search ends as with early_stopping=True; pass it, too"
         )
+    penalty = options.get("repetition_penalty", 1.0)
+    if beams == 1 and penalty != 1:
+        raise UserError(
+            f"repetition_penalty is {penalty}: without beam search the reference applies it to "
+            "logits, and heedful to log-probabilities; give search=Search(repetition_penalty=...)"
+        )
     longest = options.get("max_new_tokens")
     if longest is None:
         length = options.get("max_length")
@@ -124,6 +123,9 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         num_beams=beams,
         num_return_sequences=options.get("num_return_sequences", 1),
         length_penalty=options.get("length_penalty", 1.0),
+        repetition_penalty=penalty,
+        no_repeat_ngram=options.get("no_repeat_ngram_size", 0),
+        count_prompt=True,
         do_sample=samples,
         temperature=options.get("temperature", 1.0),
         top_k=options.get("top_k", DEFAULT_TOP_K) if samples else 0,

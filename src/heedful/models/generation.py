@@ -108,8 +108,10 @@ def generate(
     item_seeds = range(len(prompts)) if item_seeds is None else item_seeds
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
+    counted = _tokens(prompts, lengths) if options.count_prompt else None
     if steps is not None and encoded is None and steps.is_current:
-        return search(steps.step, steps.start(prompts, lengths), last, options, item_seeds)
+        start = steps.start(prompts, lengths)
+        return search(steps.step, start, last, options, item_seeds, prompts=counted)
     if stays_on_device(prompts.device, options) and supports_device_search(decoder):
         fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
@@ -122,9 +124,17 @@ def generate(
             state = DecodingState(cache=output.past_key_values, encoded=state.encoded)
         items = rows.tolist()
         seeds = [item_seeds[item] for item in items]
-        texts = search(step, state, prompts[rows, length - 1], options, seeds)
+        first = prompts[rows, length - 1]
+        tokens = None if counted is None else [counted[item] for item in items]
+        texts = search(step, state, first, options, seeds, prompts=tokens)
         hypotheses |= dict(zip(items, texts, strict=True))
     return [hypotheses[item] for item in range(len(prompts))]
+
+
+def _tokens(prompts: Tensor, lengths: Tensor) -> list[list[int]]:
+    """Return the tokens of each prompt, without padding."""
+    rows = zip(prompts.tolist(), lengths.tolist(), strict=True)
+    return [row[:length] for row, length in rows]
 
 
 def regenerate_close_calls(

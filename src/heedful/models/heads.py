@@ -126,7 +126,6 @@ class SummaryHead(SequenceHead):
         dropout: dropout probability of the summary.
         problem_type: selects the loss; see ``classification_loss``.
         bias: whether the linear layer has a bias.
-        pad_id: id of the padding token, used if there is no mask; None if there is no such token.
     """
 
     def __init__(
@@ -140,10 +139,9 @@ class SummaryHead(SequenceHead):
         dropout: float,
         problem_type: str | None = None,
         bias: bool = True,
-        pad_id: int | None = None,
     ) -> None:
         super().__init__(width, num_labels, dropout=dropout, problem_type=problem_type, bias=bias)
-        self.kind, self.pad_id = kind, pad_id
+        self.kind = kind
         self.summary = Linear(width, width) if project else None
         self.activation = ACTIVATIONS[activation] if activation else None
 
@@ -409,22 +407,17 @@ def reads_last(head: nn.Module) -> bool:
     return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
 
 
-def summary(
-    head: nn.Module, hidden: Tensor, mask: Tensor | None, ids: Tensor | None = None
-) -> Tensor:
+def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Return the vectors from which a head classifies texts. Shape (B, D).
 
     Args:
         head: a head that classifies texts.
         hidden: states of all tokens, or of the first if the head reads no other. Shape (B, S, D).
         mask: nonzero for a token. Shape (B, S); None if there is no padding.
-        ids: token ids, if known. Shape (B, S).
     """
     if reads_first(head):
         return hidden[:, 0]
     assert isinstance(head, SummaryHead)
-    if mask is None and ids is not None and head.pad_id is not None:
-        mask = ids.ne(head.pad_id)
     return summarised(hidden, head.kind, mask)
 
 

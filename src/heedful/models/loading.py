@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from heedful import sources
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known, unknown_name
 from heedful.files import read_json
 from heedful.models import FAMILIES, PUBLIC, Family, Head
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@suggest_arguments
 def load_model(
     name: str | os.PathLike[str],
     *,
@@ -98,6 +100,19 @@ def load_model(
         memory_map=memory_map,
         require_all_weights=require_all_weights,
     )
+
+
+def merge_dtypes(
+    dtype: torch.dtype | str | None, torch_dtype: torch.dtype | str | None
+) -> torch.dtype | str | None:
+    """Return the dtype that two arguments name, which must agree.
+
+    Raises:
+        UserError: they differ.
+    """
+    if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
+        raise UserError(f"dtype {dtype} and torch_dtype {torch_dtype} differ; give one")
+    return torch_dtype if dtype is None else dtype
 
 
 def read_model(

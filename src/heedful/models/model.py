@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from heedful.arguments import check_arguments, suggest_arguments
 from heedful.errors import UserError, check_known
 from heedful.models import loading, pretrained
-from heedful.models.configs import read_labels
+from heedful.models.label_names import merge_labels
 from heedful.models.pretrained import LoadReport
 from heedful.models.stored_config import CALL_DEFAULTS
 from heedful.models.weights import renamed
@@ -23,10 +24,9 @@ class Model(nn.Module, ABC):
     """A module with a configuration that can be saved to a folder and loaded from it.
 
     Attributes:
-        config: current sizes and options. It is replaced, never mutated.
+        config: current sizes and options.
         gradient_checkpointing: whether training stores only each block's input and recomputes
             the activations in the backward pass. Saves memory and takes about a third more time.
-            False by default.
         output_attentions: default of the argument in calls.
         output_hidden_states: default of the argument in calls.
         return_dict: whether calls return an output with named values, or a tuple of them.
@@ -79,7 +79,11 @@ class Model(nn.Module, ABC):
         for name in ("output_attentions", "output_hidden_states"):
             if getattr(self, name):
                 options.setdefault(name, True)
-        output = super().__call__(*inputs, **options)
+        try:
+            output = super().__call__(*inputs, **options)
+        except TypeError:
+            check_arguments(self.forward, options, called=type(self).__name__)
+            raise
         if self.return_dict if return_dict is None else return_dict:
             return output
         return output.to_tuple()
@@ -277,6 +281,7 @@ class Model(nn.Module, ABC):
         return replace(config, **changes)
 
     @classmethod
+    @suggest_arguments
     def from_pretrained(
         cls,
         name: str | os.PathLike[str],
@@ -328,14 +333,13 @@ class Model(nn.Module, ABC):
                 weights may start fresh, like those of a head.
             position_embedding_type: one of ``config.POSITION_TYPES``. Its weights may start fresh,
                 too.
-            chunk_size_feed_forward: number of tokens per chunk of the feed-forward layers.
+            chunk_size_feed_forward: tokens per chunk of the feed-forward layers.
             output_attentions: see the class; the folder does not keep it.
             output_hidden_states: see the class; the folder does not keep it.
             return_dict: see the class; the folder does not keep it.
             fresh_head: whether to start the head fresh even if the folder has weights for it, as
                 new labels need.
-            ignore_mismatched_sizes: whether to start weights fresh that have another size in the
-                folder.
+            ignore_mismatched_sizes: whether weights of another size in the folder start fresh.
             config: the configuration instead of the folder's.
             add_pooling_layer: whether the model has a pooler.
             dtype: dtype of the weights, or its name; ``"auto"`` is that of the folder.
@@ -351,17 +355,12 @@ class Model(nn.Module, ABC):
         """
         if attn_implementation is not None:
             check_known("attn_implementation", attn_implementation, ("eager", "sdpa"))
-        if dtype is not None and torch_dtype is not None and dtype != torch_dtype:
-            raise UserError(f"dtype {dtype} and torch_dtype {torch_dtype} differ; give one")
-        if label2id is not None:
-            labels = {"id2label": id2label, "label2id": label2id}
-            id2label = read_labels(labels, f"{cls.__name__}.from_pretrained")
         model = loading.read_model(
             cls,
             name,
             {
                 "num_labels": num_labels,
-                "id2label": id2label,
+                "id2label": merge_labels(id2label, label2id),
                 "problem_type": problem_type,
                 "dropout": dropout,
                 "hidden_dropout_prob": hidden_dropout_prob,
@@ -378,7 +377,7 @@ class Model(nn.Module, ABC):
             config=config,
             add_pooling_layer=add_pooling_layer,
             ignore_mismatched_sizes=ignore_mismatched_sizes,
-            dtype=torch_dtype if dtype is None else dtype,
+            dtype=loading.merge_dtypes(dtype, torch_dtype),
         )
         defaults = (output_attentions, output_hidden_states, return_dict)
         for option, value in zip(CALL_DEFAULTS, defaults, strict=True):
@@ -386,6 +385,7 @@ class Model(nn.Module, ABC):
                 setattr(model, option, value)
         return model
 
+    @suggest_arguments
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
 

@@ -4,12 +4,13 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import Field
+from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack, dataclass_transform
 
 from heedful import files
-from heedful.errors import UserError
+from heedful.arguments import suggest_in_construction
+from heedful.errors import UserError, unknown_name
 from heedful.models.loading import changed, family_of
 from heedful.models.pretrained import CONFIG, check_no_overwrite
 from heedful.sources import resolve
@@ -64,6 +65,44 @@ class ConfigOptions(TypedDict, total=False):
     image_size: int
     patch_size: int
     num_channels: int
+
+
+SETTABLE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id", "use_cache", "id2label"})
+"""Fields that do not shape a model, so that they can be assigned later."""
+
+Config = TypeVar("Config", bound="StoredConfig")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def configuration(kind: type[Config]) -> type[Config]:
+    """Make a class a frozen dataclass of keyword arguments, in which `SETTABLE` can be assigned."""
+    kind = suggest_in_construction(dataclass(frozen=True, kw_only=True)(kind))
+    kind.__setattr__ = _assign  # type: ignore[assignment, method-assign]
+    return kind
+
+
+def _assign(config: "StoredConfig", name: str, value: object) -> None:
+    """Assign a field, or the property ``label2id``.
+
+    Raises:
+        UserError: there is no such field, it cannot be assigned, or the value is not supported.
+    """
+    names = [field.name for field in fields(config)]
+    if name not in (*names, "label2id"):
+        raise unknown_name(f"field of {type(config).__name__}", name, names)
+    if name in CALL_DEFAULTS:
+        raise UserError(f"{name} is a default of calls, not of weights; set model.{name} instead")
+    if name not in SETTABLE | {"label2id"}:
+        raise UserError(
+            f"{name} cannot change once the model is made: give it to from_pretrained, or make "
+            f"another configuration with dataclasses.replace(config, {name}={value!r})"
+        )
+    new: Any = changed(config, {name: value})
+    now, before = (getattr(one, "num_labels", None) for one in (new, config))
+    if now != before:
+        raise UserError(f"{name} has {now} names; the model has {before} outputs")
+    for field_name in names:
+        object.__setattr__(config, field_name, getattr(new, field_name))
 
 
 class StoredConfig(ABC):

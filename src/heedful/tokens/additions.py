@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
+from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError, did_you_mean
 from heedful.tokens.vocabulary import Vocabulary
 
@@ -13,6 +14,7 @@ SWITCHES = ("lstrip", "rstrip", "single_word", "normalized")
 """The matching options of added tokens."""
 
 
+@suggest_in_construction
 @dataclass(frozen=True, slots=True)
 class AddedToken:
     """A token that is matched whole before a text is split into words.

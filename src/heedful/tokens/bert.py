@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
+from heedful.arguments import suggest_arguments
 from heedful.sources import resolve
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.compiled_file import check_layout
@@ -49,6 +50,7 @@ class BertTokenizer(ModelTokenizer):
 
     kind: ClassVar[WordPieceKind] = BERT
 
+    @suggest_arguments
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Vocabulary,

@@ -5,6 +5,7 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar, overload
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known
 from heedful.scripts import remove_extra_spaces
 from heedful.tokens.additions import (
@@ -274,6 +275,7 @@ class TokenConverter:
         """Join tokens into text."""
         return self._encoder.join(tokens, mark=True)
 
+    @suggest_arguments
     def decode(
         self,
         token_ids: int | Iterable[int],
@@ -298,6 +300,7 @@ class TokenConverter:
             clean_up_tokenization_spaces = self.clean_up_tokenization_spaces
         return clean_up_spaces(text) if clean_up_tokenization_spaces else text
 
+    @suggest_arguments
     def batch_decode(
         self,
         sequences: Iterable[Iterable[int]],

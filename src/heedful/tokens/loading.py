@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json_or_empty
 from heedful.sources import resolve
@@ -155,6 +156,7 @@ KINDS = (
 decides, unless ``tokenizer.json`` is of another kind. Otherwise its files decide."""
 
 
+@suggest_arguments
 def load_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None
 ) -> Tokenizer | TranslationTokenizer:

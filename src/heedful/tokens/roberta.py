@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
+from heedful.arguments import suggest_arguments
 from heedful.sources import resolve
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.bpe import Pair
@@ -56,6 +57,7 @@ class ByteLevelTokenizer(ModelTokenizer):
     eos_token: str
     eos_token_id: int
 
+    @suggest_arguments
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Vocabulary,

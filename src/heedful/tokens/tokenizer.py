@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
 from heedful.tokens.batch import Texts, Words, samples_of
 from heedful.tokens.conversion import TokenConverter
@@ -152,6 +153,7 @@ class ModelTokenizer(TokenConverter):
 
     # Calls.
 
+    @suggest_arguments
     def __call__(
         self,
         text: Texts,
@@ -258,6 +260,7 @@ class ModelTokenizer(TokenConverter):
     encode_plus = batch_encode_plus = __call__
     """Names of `__call__` in older code."""
 
+    @suggest_arguments
     def encode(
         self,
         text: Words,
@@ -290,6 +293,7 @@ class ModelTokenizer(TokenConverter):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
         return self._encoder.spelled(text)
 
+    @suggest_arguments
     def pad(
         self,
         encoded_inputs: Mapping[str, Any] | Sequence[Mapping[str, Any]],

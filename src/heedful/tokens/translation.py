@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve
@@ -90,6 +91,7 @@ class TranslationTokenizer:
         write_json(path / CONFIG, config)
 
     @classmethod
+    @suggest_arguments
     def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
         """Load the tokenizers of a run, a folder or a hub name.
 

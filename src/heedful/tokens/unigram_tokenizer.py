@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
+from heedful.arguments import suggest_arguments
 from heedful.sources import resolve
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
@@ -48,6 +49,7 @@ class UnigramTokenizer(ModelTokenizer):
     eos_token_id: int | None
     words_at_spaces = True
 
+    @suggest_arguments
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Recipe,
@@ -138,6 +140,7 @@ class AlbertTokenizer(UnigramTokenizer):
 
     kind = ALBERT
 
+    @suggest_arguments
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Recipe,
@@ -229,6 +232,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
 
     kind = DEBERTA_V2
 
+    @suggest_arguments
     def __init__(
         self,
         vocab_file: str | os.PathLike[str] | Recipe,

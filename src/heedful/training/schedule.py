@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ def schedule(name: str, *, total_steps: int, warmup: float) -> Callable[[int], f
     return partial(SCHEDULES[name], warmup_steps=rise, total_steps=total_steps)
 
 
+@suggest_arguments
 def get_constant_schedule(optimizer: "Optimizer", last_epoch: int = -1) -> "LambdaLR":
     """Keep the optimizer's learning rate constant.
 
@@ -178,6 +180,7 @@ def get_constant_schedule(optimizer: "Optimizer", last_epoch: int = -1) -> "Lamb
     return _lambda_lr(optimizer, partial(constant, warmup_steps=0, total_steps=0), last_epoch)
 
 
+@suggest_arguments
 def get_constant_schedule_with_warmup(
     optimizer: "Optimizer", num_warmup_steps: int, last_epoch: int = -1
 ) -> "LambdaLR":
@@ -186,6 +189,7 @@ def get_constant_schedule_with_warmup(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+@suggest_arguments
 def get_linear_schedule_with_warmup(
     optimizer: "Optimizer", num_warmup_steps: int, num_training_steps: int, last_epoch: int = -1
 ) -> "LambdaLR":
@@ -194,6 +198,7 @@ def get_linear_schedule_with_warmup(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+@suggest_arguments
 def get_cosine_schedule_with_warmup(
     optimizer: "Optimizer",
     num_warmup_steps: int,
@@ -211,6 +216,7 @@ def get_cosine_schedule_with_warmup(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+@suggest_arguments
 def get_cosine_with_hard_restarts_schedule_with_warmup(
     optimizer: "Optimizer",
     num_warmup_steps: int,
@@ -228,6 +234,7 @@ def get_cosine_with_hard_restarts_schedule_with_warmup(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+@suggest_arguments
 def get_polynomial_decay_schedule_with_warmup(
     optimizer: "Optimizer",
     num_warmup_steps: int,
@@ -254,6 +261,7 @@ def get_polynomial_decay_schedule_with_warmup(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+@suggest_arguments
 def get_inverse_sqrt_schedule(
     optimizer: "Optimizer",
     num_warmup_steps: int,

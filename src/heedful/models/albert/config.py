@@ -1,16 +1,16 @@
 """Configuration of ALBERT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_numbers, check_sizes
 from heedful.models.encoder_config import Alias
+from heedful.models.stored_config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class AlbertConfig(BertConfig):
     """Sizes and options of an ALBERT model. The defaults are those of ALBERT xxlarge.
 

@@ -1,7 +1,6 @@
 """Configuration of BERT, with the reference's key names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -17,6 +16,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.stored_config import configuration
 
 _SIZES = (
     "vocab_size",
@@ -28,7 +28,7 @@ _SIZES = (
 _PROBABILITIES = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BertConfig(ReferenceConfig):
     """Sizes and options of a BERT model. The defaults are those of BERT base, uncased.
 

@@ -1,17 +1,17 @@
 """Configuration of BigBird, with the reference's key names."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
+from heedful.models.stored_config import configuration
 
 ATTENTIONS = ("block_sparse", "original_full")
 """Attention to long texts: sparse, by blocks of tokens, or full."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class BigBirdConfig(BertConfig):
     """Sizes and options of a BigBird model. The defaults are those of BigBird base.
 

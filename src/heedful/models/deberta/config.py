@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError, check_known
@@ -10,11 +10,12 @@ from heedful.layers.disentangled import TERMS
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
+from heedful.models.stored_config import configuration
 
 _SWITCHES = ("relative_attention", "position_biased_input", "legacy", "enhanced_mask_decoder")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DebertaConfig(BertConfig):
     """Sizes and options of a DeBERTa model. The defaults are those of the reference.
 

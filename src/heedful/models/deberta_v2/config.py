@@ -1,17 +1,17 @@
 """Configuration of DeBERTa v2 and v3, with the reference's key names."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.models.configs import check_booleans, check_multiple, check_name, check_numbers
 from heedful.models.deberta.config import DebertaConfig
+from heedful.models.stored_config import configuration
 
 NORMS = ("none", "layer_norm")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DebertaV2Config(DebertaConfig):
     """Sizes and options of a DeBERTa v2 or v3 model. The defaults are those of xlarge.
 

@@ -1,7 +1,6 @@
 """Configuration of DistilBERT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
@@ -15,11 +14,12 @@ from heedful.models.configs import (
     check_sizes,
 )
 from heedful.models.encoder_config import Alias
+from heedful.models.stored_config import configuration
 
 _DROPOUTS = ("dropout", "attention_dropout", "qa_dropout", "seq_classif_dropout")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class DistilBertConfig(ReferenceConfig):
     """Sizes and options of a DistilBERT model. The defaults are those of DistilBERT base, uncased.
 

@@ -1,6 +1,6 @@
 """Configuration of ELECTRA, with the reference's key names."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Self
 
 from heedful.layers.feedforward import ACTIVATIONS
@@ -8,9 +8,10 @@ from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_name, check_numbers, check_sizes
 from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
+from heedful.models.stored_config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ElectraConfig(BertConfig):
     """Sizes and options of an ELECTRA model. The defaults are those of ELECTRA small.
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError
 from heedful.files import read_json, read_json_or_empty
 from heedful.models import FAMILIES, Head
@@ -21,6 +22,7 @@ _IGNORED = {
 }
 
 
+@suggest_in_construction
 @dataclass(frozen=True, kw_only=True)
 class EncoderDecoderConfig(StoredConfig):
     """Configurations of an encoder and a decoder."""

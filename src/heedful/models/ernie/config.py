@@ -1,13 +1,13 @@
 """Configuration of ERNIE, with the reference's key names."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_booleans, check_sizes
+from heedful.models.stored_config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ErnieConfig(BertConfig):
     """Sizes and options of an ERNIE model: those of BERT, and task types.
 

@@ -1,7 +1,6 @@
 """Configuration of GPT-2, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.layers.feedforward import ACTIVATIONS
@@ -15,6 +14,7 @@ from heedful.models.configs import (
 )
 from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
+from heedful.models.stored_config import configuration
 
 _SWITCHES = (
     *("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"),
@@ -25,7 +25,7 @@ _SWITCHES = (
 _DROPOUTS = ("embd_pdrop", "resid_pdrop", "attn_pdrop", "classifier_dropout")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class GPT2Config(ReferenceConfig):
     """Sizes and options of a GPT-2 model. The defaults are those of the smallest published one.
 

@@ -115,7 +115,6 @@ class GPT2ForSequenceClassification(ModelWithHead):
             dropout=0.0,
             problem_type=config.problem_type,
             bias=False,
-            pad_id=config.pad_token_id,
         )
         super().__init__(GPT2Model(config), head, at="score")
 

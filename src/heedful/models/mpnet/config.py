@@ -1,12 +1,12 @@
 """Configuration of MPNet, with the reference's key names."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
 from heedful.models.configs import check_sizes
+from heedful.models.stored_config import configuration
 
 BUCKETS = 32
 """Number of distance buckets."""
@@ -15,7 +15,7 @@ PADDING = 1
 """Id of the padding token, and the position of padding. Files store it, but it is always 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class MPNetConfig(BertConfig):
     """Sizes and options of an MPNet model. The defaults are those of MPNet base.
 

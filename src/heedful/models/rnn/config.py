@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
+from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.recurrent import CELLS
@@ -14,6 +15,7 @@ MODEL_TYPE = "heedful-rnn"
 """Value of ``model_type`` in a ``config.json``."""
 
 
+@suggest_in_construction
 @dataclass(frozen=True, kw_only=True)
 class RnnConfig(TranslatorConfig):
     """Sizes and options of an ``RnnSearch``.

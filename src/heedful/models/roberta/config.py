@@ -1,13 +1,13 @@
 """Configuration of RoBERTa, with the reference's key names."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.errors import UserError
 from heedful.models.bert.config import BertConfig
+from heedful.models.stored_config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class RobertaConfig(BertConfig):
     """Sizes and options of a RoBERTa model: those of BERT, with other defaults for the token ids.
 

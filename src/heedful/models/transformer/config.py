@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
+from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError
 from heedful.files import read_json
 from heedful.layers.feedforward import ACTIVATIONS
@@ -62,6 +63,7 @@ _PRUNED = {
 _PROBABILITIES = ("dropout", "attention_dropout", "activation_dropout")
 
 
+@suggest_in_construction
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(TranslatorConfig):
     """Sizes and options of a Transformer. The defaults are those of the paper's base model.

@@ -1,7 +1,6 @@
 """Configuration of ViT, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from heedful.errors import UserError
@@ -14,6 +13,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.stored_config import configuration
 
 Size = int | tuple[int, int]
 """Height and width in pixels, or one number for both."""
@@ -21,7 +21,7 @@ Size = int | tuple[int, int]
 _SIZES = ("hidden_size", "num_attention_heads", "intermediate_size", "num_channels")
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class ViTConfig(ReferenceConfig):
     """Sizes and options of a ViT model. The defaults are those of ViT base.
 

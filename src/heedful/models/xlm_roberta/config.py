@@ -1,12 +1,12 @@
 """Configuration of XLM-RoBERTa, with the reference's key names."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from heedful.models.roberta.config import RobertaConfig
+from heedful.models.stored_config import configuration
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class XLMRobertaConfig(RobertaConfig):
     """Sizes and options of an XLM-RoBERTa model: those of RoBERTa.
 

@@ -1,7 +1,6 @@
 """Configuration of XLNet, with the reference's key names."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from heedful.errors import UserError
@@ -16,6 +15,7 @@ from heedful.models.configs import (
 )
 from heedful.models.encoder_config import Alias
 from heedful.models.heads import SUMMARIES
+from heedful.models.stored_config import configuration
 
 _ATTENTION = ("bi", "uni")
 
@@ -23,7 +23,7 @@ USUAL_POSITIONS = 512
 """Sequence length, in tokens, with which the published models were trained."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@configuration
 class XLNetConfig(ReferenceConfig):
     """Sizes and options of an XLNet model. The defaults are those of the large one.
 

@@ -1,0 +1,64 @@
+"""Answer an unknown keyword argument with an error that names the nearest one."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from heedful.errors import UserError, did_you_mean
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class UnknownArgumentError(UserError, TypeError):
+    """A keyword argument that a function does not have; Python calls it a `TypeError`."""
+
+
+def check_arguments(
+    function: Callable[..., Any], named: Mapping[str, object], called: str | None = None
+) -> None:
+    """Check that a function has all keyword arguments.
+
+    Args:
+        function: the function.
+        named: the keyword arguments of a call.
+        called: name for the message, if it is not that of the function.
+
+    Raises:
+        UnknownArgumentError: it lacks one. The message names the nearest that it has.
+    """
+    parameters = inspect.signature(function).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for name in named:
+        if name not in parameters:
+            allowed = [one for one in parameters if one != "self"]
+            called = called or function.__qualname__.removesuffix(".__init__")
+            raise UnknownArgumentError(
+                f"{called} has no argument {name!r}{did_you_mean(name, allowed)}"
+            )
+
+
+def suggest_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function: an unknown keyword argument raises `UnknownArgumentError`.
+
+    The arguments are checked only once a call has failed, so a call takes no longer.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*args, **named)
+        except TypeError:
+            check_arguments(function, named)
+            raise
+
+    return call
+
+
+def suggest_in_construction(kind: type[T]) -> type[T]:
+    """Decorate a class in the same way: the arguments are those that construct it."""
+    kind.__init__ = suggest_arguments(kind.__init__)  # type: ignore[method-assign]
+    return kind
