@@ -132,3 +132,31 @@ def test_a_run_goes_on_with_the_same_development_data(
         train("classify", tiny_model, data, dev, out, resume=True, **more)
     write(dev, rows)
     assert train("classify", tiny_model, data, dev, out, resume=True, **more).step == 4
+
+
+def test_development_data_that_is_also_training_data_is_named(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    rows = [{"text": "red", "label": at % 2} for at in range(4)]
+    data, copy = (write(tmp_path / f"{name}.jsonl", rows) for name in ("data", "copy"))
+    other = write(tmp_path / "other.jsonl", rows[:2])
+    for dev, message in (
+        (data, f"{data} in dev is in train, too"),
+        (copy, f"{copy} in dev is the same as {data} in train"),
+        (other, None),
+    ):
+        lines: list[str] = []
+        train("classify", tiny_model, data, dev, tmp_path / dev.stem, say=lines.append)
+        notes = [line for line in lines if "how well the model remembers" in line]
+        assert [note.partition(":")[0] for note in notes] == ([message] if message else [])
+
+
+@pytest.mark.parametrize(("schedule", "noted"), [("linear", True), ("constant", False)])
+def test_a_run_that_time_ends_says_how_to_let_the_rate_decay(
+    schedule: str, noted: bool, tiny_model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "data.jsonl", [{"text": "red", "label": at} for at in range(4)])
+    lines: list[str] = []
+    more: dict[str, Any] = {"steps": 9, "max_minutes": 1e-9, "warmup": 0, "schedule": schedule}
+    train("classify", tiny_model, data, data, tmp_path / "run", say=lines.append, **more)
+    assert any("steps 1 takes as long, and lets it decay" in line for line in lines) == noted

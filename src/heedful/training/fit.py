@@ -43,6 +43,9 @@ _UNREAD_STEPS, _UNREAD_SECONDS = 32, 10.0
 """Maximum number of steps, and maximum time, between two reads of results from an asynchronous
 device: often enough for a live progress bar, and rare enough to cost nothing."""
 
+_HIGH_RATE = 0.1
+"""Share of the highest learning rate that a run may lack of its decay without a note."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
@@ -124,6 +127,7 @@ def fit(run: Run) -> Outcome:
             )
             if not last and timed_out:
                 last, stopped = True, f"--max-minutes {settings.max_minutes:g} passed"
+                _note_high_rate(run, position.step)
             evaluated = bool(run.score) and (last or position.step % evaluate_every == 0)
             # Check that all steps were good before the weights are evaluated or saved.
             if unread and (last or stop_requested or evaluated):
@@ -149,6 +153,16 @@ def fit(run: Run) -> Outcome:
         tokens=tokens,
         stopped=stopped,
     )
+
+
+def _note_high_rate(run: Run, step: int) -> None:
+    """Tell a user whose run ends early, at a high learning rate, how to end it at a low one."""
+    now, end = (run.work.lr_factor(at) for at in (step, run.total_steps))
+    if now - end > _HIGH_RATE:
+        run.say(
+            f"the learning rate was still at {now:.0%} of its highest: --steps {step} takes as "
+            "long, and lets it decay, which often gives a better model"
+        )
 
 
 def _stopped(run: Run, signal_name: str | None, step: int) -> Stopped:

@@ -32,11 +32,11 @@ from heedful.checkpoints.runs import RunRecord, versions
 from heedful.errors import UserError, check_known, count_of
 from heedful.models.dropout import set_attention_dropout
 from heedful.reading import Fingerprint, fingerprint
-from heedful.reading.encodings import count_damaged
 from heedful.reading.shards import find_shards, shard_fingerprints
 from heedful.settings import LongText, PredictSettings, refuse_options
 from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
+from heedful.training.data_notes import data_notes
 from heedful.training.device import Precision, choose_precision, prepare_device
 from heedful.training.distil import (
     Distillation,
@@ -91,8 +91,8 @@ def train(
     record = _record(kind, recipe)
     if _is_finished(kind, recipe, record, say):
         return None
-    if message := _damage_report(kind, recipe):
-        say(message)
+    for note in data_notes(kind, recipe, record):
+        say(note)
     task, record = _decide(kind, recipe, record)
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
@@ -310,12 +310,6 @@ def _record(
         teacher=teacher_print(recipe.teaching),
         dev=[asdict(file) for file in dev] if dev else None,
     )
-
-
-def _damage_report(kind: type[AnyTask], recipe: Recipe) -> str | None:
-    if kind.streams(recipe):  # a stream is not read in advance
-        return None
-    return count_damaged(recipe.data.train, recipe.columns.encoding)
 
 
 def _fingerprints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
