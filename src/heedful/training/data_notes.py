@@ -15,9 +15,10 @@ def data_notes(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> Iterat
         recipe: the settings of the run.
         record: the record of the run, with the fingerprints of its files.
     """
-    if not kind.streams(recipe):  # a stream is not read in advance
-        if (damaged := count_damaged(recipe.data.train, recipe.columns.encoding)) is not None:
-            yield damaged
+    is_stream = kind.streams(recipe)  # which is not read in advance
+    damaged = None if is_stream else count_damaged(recipe.data.train, recipe.columns.encoding)
+    if damaged is not None:
+        yield damaged
     training = {item["sha256"]: item["file"] for item in record.data}
     for item in record.dev or ():
         file, name = training.get(item["sha256"]), item["file"]
