@@ -45,6 +45,7 @@ _HOMES = {
     "get_inverse_sqrt_schedule": "heedful.training.schedule",
     "get_linear_schedule_with_warmup": "heedful.training.schedule",
     "get_polynomial_decay_schedule_with_warmup": "heedful.training.schedule",
+    "get_scheduler": "heedful.training.schedule",
     "load": "heedful.predictor",
     "load_model": "heedful.models",
     "load_tokenizer": "heedful.tokens",
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from heedful.training.schedule import (
         get_polynomial_decay_schedule_with_warmup as get_polynomial_decay_schedule_with_warmup,
     )
+    from heedful.training.schedule import get_scheduler as get_scheduler
 
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name

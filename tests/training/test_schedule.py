@@ -223,3 +223,19 @@ def test_a_warmup_that_the_run_does_not_outlast_is_told(
     said = ours.warmup_warning(name, warmup, total_steps)
     assert warning in said
     assert bool(warning) == bool(said)
+
+
+@pytest.mark.parametrize("name", get_args(Schedule))
+def test_a_scheduler_by_name_is_the_references(name: str) -> None:
+    reference = name.replace("-", "_")
+    expected = list(_rates(transformers.get_scheduler(reference, _optimizer(), 2, 9), 9))
+    for alias in (name, reference):
+        rates = list(_rates(ours.get_scheduler(alias, _optimizer(), 2, 9), 9))
+        torch.testing.assert_close(torch.tensor(rates), torch.tensor(expected))
+
+
+def test_what_a_scheduler_by_name_needs() -> None:
+    with pytest.raises(UserError, match=r"unknown schedule 'lineal' .did you mean 'linear'"):
+        ours.get_scheduler("lineal", _optimizer(), 2, 9)
+    with pytest.raises(UserError, match="the schedule 'linear' needs num_training_steps"):
+        ours.get_scheduler("linear", _optimizer(), num_warmup_steps=2)

@@ -78,6 +78,11 @@ class ModelWithHead(Model):
         return self.body.config
 
     @property
+    def num_labels(self) -> int:
+        """Number of outputs of a classifier."""
+        return int(self.config.num_labels)
+
+    @property
     def gradient_checkpointing(self) -> bool:
         """Whether the body recomputes activations; see ``Model``."""
         return self.body.gradient_checkpointing

@@ -273,6 +273,53 @@ def get_inverse_sqrt_schedule(
     return _lambda_lr(optimizer, curve, last_epoch)
 
 
+_CONSTRUCTORS: dict[str, tuple[Callable[..., "LambdaLR"], tuple[str, ...]]] = {
+    "constant": (get_constant_schedule, ()),
+    "constant-with-warmup": (get_constant_schedule_with_warmup, ("num_warmup_steps",)),
+    "inverse-sqrt": (get_inverse_sqrt_schedule, ("num_warmup_steps",)),
+    "linear": (get_linear_schedule_with_warmup, ("num_warmup_steps", "num_training_steps")),
+    "cosine": (get_cosine_schedule_with_warmup, ("num_warmup_steps", "num_training_steps")),
+    "cosine-with-restarts": (
+        get_cosine_with_hard_restarts_schedule_with_warmup,
+        ("num_warmup_steps", "num_training_steps"),
+    ),
+    "polynomial": (
+        get_polynomial_decay_schedule_with_warmup,
+        ("num_warmup_steps", "num_training_steps"),
+    ),
+}
+"""The constructor of each schedule, and the arguments that it needs."""
+
+
+@suggest_arguments
+def get_scheduler(
+    name: str,
+    optimizer: "Optimizer",
+    num_warmup_steps: int | None = None,
+    num_training_steps: int | None = None,
+) -> "LambdaLR":
+    """Return the scheduler of a name in :data:`SCHEDULES`, or in the reference, with underscores.
+
+    Args:
+        name: name of the schedule.
+        optimizer: see :func:`get_constant_schedule`.
+        num_warmup_steps: number of steps of the warm-up.
+        num_training_steps: number of all steps.
+
+    Raises:
+        UserError: there is no such schedule, or it needs a number that is None.
+    """
+    name = name.replace("_", "-")
+    check_known("schedule", name, _CONSTRUCTORS)
+    construct, needed = _CONSTRUCTORS[name]
+    given = {"num_warmup_steps": num_warmup_steps, "num_training_steps": num_training_steps}
+    numbers = {argument: given[argument] for argument in needed}
+    for argument, number in numbers.items():
+        if number is None:
+            raise UserError(f"the schedule {name!r} needs {argument}")
+    return construct(optimizer, **numbers)
+
+
 def _lambda_lr(
     optimizer: "Optimizer", curve: Callable[[int], float], last_epoch: int
 ) -> "LambdaLR":
