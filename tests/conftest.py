@@ -1,5 +1,6 @@
 """Applies to every test: no network, no colours, and real data where available."""
 
+import gc
 import ipaddress
 import os
 import sys
@@ -91,6 +92,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             skip = pytest.mark.skip(reason="needs a GPU that torch can use")
             for item in on_gpu:
                 item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: each time, all modules of torch and the peers would be scanned."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
 
 
 @pytest.hookimpl(tryfirst=True)  # before the fixtures draw
