@@ -41,7 +41,7 @@ def text_of(folder: Path) -> str:
 def _section(name: str, entry: Entry) -> Iterator[str]:
     yield f"### {name}"
     yield ""
-    title = entry["title"]
+    title = ROWS[name].title if name in ROWS else entry["title"]
     yield f"{title[0].upper()}{title[1:]}. {_conditions(entry)}"
     yield ""
     columns = headings(entry)
@@ -64,7 +64,7 @@ def _conditions(entry: Entry) -> str:
     torch = entry["versions"]["heedful"].get("torch", "")
     return (
         f"{_with_unit(entry['laps'], 'lap')}{size}, {entry['when'][:10]}: `{entry['command']}`; "
-        f"GFLOP/s at best: {ceilings}; torch {torch}; {versions}."
+        f"peak GFLOP/s: {ceilings}; torch {torch}; {versions}."
     )
 
 

@@ -8,7 +8,7 @@ def headings(entry: Entry) -> list[str]:
     units = {"rate": entry["unit"], "seconds": "s", "memory": "MiB"}
     return [
         *("", units[entry["measure"]], "× best peer", "× best in its format"),
-        *("share of the ceiling", "peak MiB", "quality"),
+        *("share of the peak", "peak MiB", "quality"),
     ]
 
 
