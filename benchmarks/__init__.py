@@ -1,1 +1,1 @@
-"""Benchmarks: heedful and its peers side by side, in one run on one machine."""
+"""Benchmarks that compare heedful with its peers, in one run on one machine."""

@@ -1,10 +1,10 @@
-"""Who wrote a passage of 2,500 words: read as a whole by a BigBird, and in windows of 512 tokens.
+"""Classify the author of a passage of 2,500 words: as a whole, or in windows of 512 tokens.
 
     python -m benchmarks.authors BOOKS [--epochs 1] [--rate 0.001]
 
-BOOKS is a folder with books as ``*.txt.gz``. The first four fifths of each are learnt from, the
-last fifth is asked about. Both arms start from the same small model with random weights, and learn
-from the same tokens in as many steps. What windows say is averaged.
+BOOKS is a folder with books as ``*.txt.gz``. The first four fifths of each book are training data,
+the last fifth is test data. Both arms fine-tune the same small BigBird with random weights, on the
+same tokens for the same number of steps. The predictions of windows are averaged.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 import heedful
-from heedful.commands.vocabulary import learn
+from heedful.commands.vocabulary import learn as train_vocabulary
 from heedful.models import BigBirdConfig, BigBirdForSequenceClassification
 from heedful.settings import VocabularySettings
 from heedful.tokens import Tokenizer
@@ -37,19 +37,19 @@ AUTHORS = {
 }
 LONG, SHORT = 4096, 512
 WORDS = 2500
-"""Of a passage: nearly as many tokens as the model reads."""
+"""Words per passage, so that it has nearly the model's maximum number of tokens."""
 ARMS = {"whole": LONG, "windows of 512 tokens": SHORT}
 
 
 def passages(path: Path) -> list[str]:
-    """Cut a book."""
+    """Split a book into passages of equal length."""
     words = gzip.decompress(path.read_bytes()).decode("utf-8").split()
-    firsts = range(0, len(words) - WORDS + 1, WORDS)
-    return [" ".join(words[first : first + WORDS]) for first in firsts]
+    starts = range(0, len(words) - WORDS + 1, WORDS)
+    return [" ".join(words[first : first + WORDS]) for first in starts]
 
 
-def start(folder: Path, tokenizer: Tokenizer) -> None:
-    """Write the model that both arms start from."""
+def write_model(folder: Path, tokenizer: Tokenizer) -> None:
+    """Write the model with random weights that both arms start from."""
     torch.manual_seed(0)
     config = BigBirdConfig(
         vocab_size=len(tokenizer),
@@ -69,25 +69,25 @@ def start(folder: Path, tokenizer: Tokenizer) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("books", type=Path, help="the folder")
-    parser.add_argument("--epochs", type=int, default=1, help="passes over the passages")
-    parser.add_argument("--rate", type=float, default=1e-3, help="the learning rate")
-    given = parser.parse_args()
-    files = [given.books / f"{name}.txt.gz" for name in AUTHORS]
+    parser.add_argument("books", type=Path, help="folder with the books")
+    parser.add_argument("--epochs", type=int, default=1, help="training epochs")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate")
+    args = parser.parse_args()
+    files = [args.books / f"{name}.txt.gz" for name in AUTHORS]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tokenizer = learn(files, VocabularySettings(size=4000), folder / "words")
-        start(folder / "model", tokenizer)
+        tokenizer = train_vocabulary(files, VocabularySettings(size=4000), folder / "words")
+        write_model(folder / "model", tokenizer)
         train, test = [], []
         for path, author in zip(files, AUTHORS.values(), strict=True):
             rows = [{"text": passage, "label": author} for passage in passages(path)]
             split = len(rows) * 4 // 5
             train += rows[:split]
             test += rows[split:]
-        print(f"{len(train)} passages to learn from, {len(test)} to tell")
-        print("| read | accuracy | training |\n|---|---|---|")
+        print(f"{len(train)} training passages, {len(test)} test passages")
+        print("| input | accuracy | training |\n|---|---|---|")
         for arm, length in ARMS.items():
-            begun = time.perf_counter()
+            started = time.perf_counter()
             run = folder / arm
             heedful.train(
                 "classify",
@@ -96,14 +96,14 @@ def main() -> None:
                 out=run,
                 max_length=length,
                 long_text="window",
-                epochs=given.epochs,
-                learning_rate=given.rate,
+                epochs=args.epochs,
+                learning_rate=args.rate,
                 batch_size=4 * LONG // length,
                 say=lambda line: None,
             )
-            taken = time.perf_counter() - begun
+            seconds = time.perf_counter() - started
             scores = heedful.evaluate(run, test)
-            print(f"| {arm} | {scores['accuracy']:.3f} | {taken:.0f} s |", flush=True)
+            print(f"| {arm} | {scores['accuracy']:.3f} | {seconds:.0f} s |", flush=True)
 
 
 if __name__ == "__main__":

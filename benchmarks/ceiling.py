@@ -1,7 +1,7 @@
-"""The best matrix product that this machine gets in each format, of all kernels at hand.
+"""Measure the machine's peak rate of matrix products in each number format, over many kernels.
 
-``python -m benchmarks.ceiling THREADS`` measures in the peers' environment, whose packages have
-them all, and prints billions of operations a second as JSON: by format, then by kernel.
+``python -m benchmarks.ceiling THREADS`` runs in the peers' environment, which has all kernels, and
+prints GFLOP/s as JSON: by number format, then by kernel.
 """
 
 import json
@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 SHAPES = ((2048, 2048, 2048), (4096, 1024, 1024), (2048, 384, 1536))
-"""Rows of the left side, inner size, columns of the right."""
+"""Shapes of the products: rows of the left matrix, inner size, columns of the right matrix."""
 Kernel = Callable[[], Any]
 
 
 def best(kernel: Kernel, operations: int, *, seconds: float = 0.4) -> float:
-    """Return the best rate of some runs."""
+    """Run a kernel repeatedly, and return its best rate in GFLOP/s."""
     kernel()
     end, shortest = time.perf_counter() + seconds, float("inf")
     while time.perf_counter() < end:
@@ -28,7 +28,7 @@ def best(kernel: Kernel, operations: int, *, seconds: float = 0.4) -> float:
 
 
 def torch_kernels(m: int, k: int, n: int) -> Iterator[tuple[str, str, Kernel]]:
-    """Yield the format, the name and the product of what PyTorch has."""
+    """Yield PyTorch's kernels: the number format, the name and the product."""
     import torch
 
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
@@ -63,7 +63,7 @@ def torch_kernels(m: int, k: int, n: int) -> Iterator[tuple[str, str, Kernel]]:
 
 
 def onnx_kernels(m: int, k: int, n: int, threads: int) -> Iterator[tuple[str, str, Kernel]]:
-    """Yield the products of ONNX Runtime, and of OpenVINO from the same graph."""
+    """Yield the kernels of ONNX Runtime and, from the same graph, of OpenVINO."""
     import numpy as np
     import onnxruntime
     import openvino
@@ -106,7 +106,7 @@ def onnx_kernels(m: int, k: int, n: int, threads: int) -> Iterator[tuple[str, st
 
 
 def main() -> None:
-    """Measure all kernels at all shapes, and print the best of each."""
+    """Measure all kernels with all shapes, and print the best rate of each."""
     import torch
 
     threads = int(sys.argv[1])

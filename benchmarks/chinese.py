@@ -1,11 +1,11 @@
-"""What a small Chinese BERT is worth: from half an hour of text without labels, and from nothing.
+"""Evaluate a small Chinese BERT, with half an hour of pre-training and without.
 
     python -m benchmarks.chinese [TASK ...] [--out runs/chinese] [--minutes 30 | --steps N]
 
-A BERT of size `mini` learns masked words of four novels and of the tasks' training texts, without
-their labels. Then it learns each task, and so does the same model with random weights, and a
-logistic regression on n-grams of characters. Prints a row of the table for each. The words are
-those of jieba: `pip install 'heedful[chinese]'`.
+The script pre-trains a `mini` BERT with masked words on four novels and on the texts of the tasks'
+training data, without their labels. For each task it compares three models: the pre-trained BERT,
+the same model with random weights, and a logistic regression on character n-grams. It prints a row
+for each task. Whole words are segmented by jieba: `pip install 'heedful[chinese]'`.
 """
 
 import argparse
@@ -30,15 +30,15 @@ from sklearn.metrics import accuracy_score
 
 import heedful
 from benchmarks.data import FOLDER
-from benchmarks.pace import PROBE, pace
-from benchmarks.starts import random_start
-from heedful.commands.vocabulary import learn
+from benchmarks.random_weights import write_random_model
+from benchmarks.step_time import PROBE_STEPS, seconds_per_step
+from heedful.commands.vocabulary import learn as train_vocabulary
 from heedful.settings import VocabularySettings
 
 DATA = FOLDER / "zh"
 LENGTH, BATCH = 256, 8
-TIMES = 3
-"""How often the tasks' texts stand among what is pre-trained on; the novels stand there once."""
+REPETITIONS = 3
+"""How often the pre-training data repeat the tasks' texts; the novels occur once."""
 PRETRAINING: dict[str, Any] = {
     "objective": "mlm",
     "masking": "word",
@@ -57,13 +57,14 @@ FINE_TUNING: dict[str, Any] = {
     "head_learning_rate": 1e-3,
     "dropout": 0.1,
 }
-LEFT_OUT = ("《招商银行：投资永隆银行", "WEDotA")
-"""Of CLUENER's training data: a book that has a company in it, and a piece of two entities."""
+EXCLUDED = ("《招商银行：投资永隆银行", "WEDotA")
+"""Sentences of CLUENER's training data that cannot be tagged: one has a company inside the title of
+a book, the other has two entities in one piece."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A task, its records and how it is learnt."""
+    """A task with its records and its training options."""
 
     verb: str
     train: Sequence[Any]
@@ -72,11 +73,11 @@ class Task:
     epochs: int
     batch_size: int = 16
     grouped: bool = False
-    """Whether steps are of sentences of similar length."""
+    """Whether to batch sentences of similar length together."""
 
 
 def lines_of(name: str) -> list[str]:
-    """Return the lines of a file."""
+    """Return the lines of a compressed file."""
     return gzip.decompress((DATA / name).read_bytes()).decode("utf-8").splitlines()
 
 
@@ -113,7 +114,7 @@ def entities(part: str) -> list[dict[str, Any]]:
             for places in texts.values()
             for first, last in places
         )
-        if not any(part in sentence["text"] for part in LEFT_OUT):
+        if not any(part in sentence["text"] for part in EXCLUDED):
             marked = [{"start": start, "end": end, "label": label} for start, end, label in spans]
             records.append({"text": sentence["text"], "entities": marked})
     return records
@@ -164,24 +165,24 @@ def chapters() -> Iterator[str]:
             yield "\n".join(line.strip() for line in chapter.splitlines() if line.strip())
 
 
-def texts(some: Iterable[Task]) -> Iterator[str]:
-    """Yield all that is learnt from without labels, a document each."""
+def texts(selected: Iterable[Task]) -> Iterator[str]:
+    """Yield the documents of the pre-training data."""
     yield from chapters()
-    for task in chain.from_iterable(repeat([*some], TIMES)):
+    for task in chain.from_iterable(repeat([*selected], REPETITIONS)):
         for record in task.train:
             yield record["text"]
             if "text_pair" in record:
                 yield record["text_pair"]
 
 
-def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float) -> Path:
-    """Write the texts, learn the vocabulary and pre-train; a run that is there is taken."""
+def pretrain(out: Path, selected: Iterable[Task], steps: int | None, minutes: float) -> Path:
+    """Write the texts, train the vocabulary and pre-train; an existing run is reused."""
     run, words, file = out / "pretrained", out / "words", out / "texts.txt"
     if (run / "model.safetensors").exists():
         return run
     out.mkdir(parents=True, exist_ok=True)
-    file.write_text("\n\n\n".join(texts(some)), encoding="utf-8")
-    learn([file], VocabularySettings(size=8000, alphabet=6000), words, overwrite=True)
+    file.write_text("\n\n\n".join(texts(selected)), encoding="utf-8")
+    train_vocabulary([file], VocabularySettings(size=8000, alphabet=6000), words, overwrite=True)
     common = {
         **PRETRAINING,
         "train": file,
@@ -190,15 +191,15 @@ def pretrain(out: Path, some: Iterable[Task], steps: int | None, minutes: float)
         "overwrite": True,
     }
     if steps is None:
-        heedful.train("pretrain", out=out / "probe", steps=PROBE, **common)
-        steps = round(60 * minutes / pace(out / "probe"))
+        heedful.train("pretrain", out=out / "probe", steps=PROBE_STEPS, **common)
+        steps = round(60 * minutes / seconds_per_step(out / "probe"))
     heedful.train("pretrain", out=run, steps=steps, **common)
     print(f"pre-trained for {steps} steps of {LENGTH * BATCH} tokens", flush=True)
     return run
 
 
 def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
-    """Learn a task from a model, and return the score on its test data."""
+    """Fine-tune a model on a task, and return the score on its test data."""
     columns: dict[str, Any] = {"text_pair": "text_pair"} if "text_pair" in task.train[0] else {}
     heedful.train(
         task.verb,
@@ -219,24 +220,24 @@ def fine_tune(task: Task, model: Path, out: Path, seed: int) -> float:
 
 
 def regression(task: Task) -> float:
-    """Score a logistic regression on n-grams of characters."""
+    """Return the score of a logistic regression on character n-grams."""
     if task.verb == "tag":
-        return tagged_by_regression(task)
+        return tag_with_regression(task)
     vectors = TfidfVectorizer(analyzer="char", ngram_range=(1, 3), min_df=2, sublinear_tf=True)
     vectors.fit(text for record in task.train for text in texts_of(record))
     model = LogisticRegression(C=10, max_iter=1000)
     model.fit(features(vectors, task.train), [record["label"] for record in task.train])
-    answers = model.predict(features(vectors, task.test))
-    return float(accuracy_score([record["label"] for record in task.test], answers))
+    predictions = model.predict(features(vectors, task.test))
+    return float(accuracy_score([record["label"] for record in task.test], predictions))
 
 
 def texts_of(record: dict[str, str]) -> list[str]:
-    """Return the text of a record, or the two of a pair."""
+    """Return the text of a record, or both texts of a pair."""
     return [record[name] for name in ("text", "text_pair") if name in record]
 
 
 def features(vectors: Any, records: Sequence[dict[str, str]]) -> Any:
-    """Weigh n-grams; of a pair those that both texts have, and those that one of them lacks."""
+    """Return n-gram weights; for a pair, of the shared n-grams and of those in only one text."""
     first = vectors.transform([record["text"] for record in records])
     if "text_pair" not in records[0]:
         return first
@@ -244,28 +245,29 @@ def features(vectors: Any, records: Sequence[dict[str, str]]) -> Any:
     return hstack([first.minimum(second), abs(first - second)]).tocsr()
 
 
-def tagged_by_regression(task: Task) -> float:
-    """Tag each character by the n-grams around it, and score the entities."""
+def tag_with_regression(task: Task) -> float:
+    """Tag each character by the n-grams around it, and return the F1 of the entities."""
     hashed = FeatureHasher(2**20, input_type="string", alternate_sign=False)
     model = SGDClassifier(loss="log_loss", alpha=1e-6, max_iter=5, tol=None, random_state=0)
     rows, tags = [], []
     for record in task.train:
-        rows += [*around(record["text"])]
+        rows += [*ngrams_around(record["text"])]
         tags += tags_of(record)
     model.fit(hashed.transform(rows), tags)
     truth = [tags_of(record) for record in task.test]
-    answers = [
-        model.predict(hashed.transform([*around(record["text"])])).tolist() for record in task.test
+    predictions = [
+        model.predict(hashed.transform([*ngrams_around(record["text"])])).tolist()
+        for record in task.test
     ]
-    return float(f1_score(truth, answers))
+    return float(f1_score(truth, predictions))
 
 
-def around(text: str) -> Iterator[list[str]]:
-    """Yield the n-grams of one to three characters that touch each character, by place."""
+def ngrams_around(text: str) -> Iterator[list[str]]:
+    """Yield for each character the n-grams (n = 1 to 3) around it, with their positions."""
     padded = f"  {text}  "
-    for place in range(2, len(text) + 2):
+    for position in range(2, len(text) + 2):
         yield [
-            f"{start} {padded[place + start : place + start + size]}"
+            f"{start} {padded[position + start : position + start + size]}"
             for size in (1, 2, 3)
             for start in range(-2, 4 - size)
         ]
@@ -276,35 +278,35 @@ def tags_of(record: dict[str, Any]) -> list[str]:
     tags = ["O"] * len(record["text"])
     for entity in record["entities"]:
         span = range(entity["start"], entity["end"])
-        for place in span:
-            tags[place] = f"{'B' if place == span.start else 'I'}-{entity['label']}"
+        for position in span:
+            tags[position] = f"{'B' if position == span.start else 'I'}-{entity['label']}"
     return tags
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help="by default all")
+    parser.add_argument("tasks", nargs="*", metavar="TASK", help="tasks to evaluate; default: all")
     parser.add_argument("--out", type=Path, default=Path("runs/chinese"))
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--steps", type=int, help="of the pre-training, rather than minutes")
+    parser.add_argument("--steps", type=int, help="pre-training steps, instead of --minutes")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
-    every = tasks()
-    if unknown := sorted(set(options.tasks) - set(every)):
-        parser.error(f"no task {unknown[0]!r}; there are: {', '.join(every)}")
-    run = pretrain(options.out, every.values(), options.steps, options.minutes)
+    all_tasks = tasks()
+    if unknown := sorted(set(options.tasks) - set(all_tasks)):
+        parser.error(f"unknown task {unknown[0]!r}; choose from {', '.join(all_tasks)}")
+    run = pretrain(options.out, all_tasks.values(), options.steps, options.minutes)
     print("| task | score | n-grams | random weights | pre-trained |\n|---|---|---|---|---|")
-    for name in options.tasks or every:
-        task = every[name]
-        starts: dict[str, list[float]] = {"random": [], "pretrained": []}
+    for name in options.tasks or all_tasks:
+        task = all_tasks[name]
+        scores: dict[str, list[float]] = {"random": [], "pretrained": []}
         for seed in range(options.seeds):
-            fresh = random_start(run, options.out / f"random-{seed}", seed, "masked_lm")
+            fresh = write_random_model(run, options.out / f"random-{seed}", seed, "masked_lm")
             for start, model in (("random", fresh), ("pretrained", run)):
                 out = options.out / f"{name.split()[0].lower()}-{start}-{seed}"
-                starts[start].append(fine_tune(task, model, out, seed))
-                print(f"{out.name}: {starts[start][-1]:.4f}", file=sys.stderr, flush=True)
-        cells = [f"{mean(s):.4f} ({min(s):.4f}–{max(s):.4f})" for s in starts.values()]
+                scores[start].append(fine_tune(task, model, out, seed))
+                print(f"{out.name}: {scores[start][-1]:.4f}", file=sys.stderr, flush=True)
+        cells = [f"{mean(s):.4f} ({min(s):.4f}–{max(s):.4f})" for s in scores.values()]
         print(
             f"| {name} | {task.score} | {regression(task):.4f} | {' | '.join(cells)} |", flush=True
         )

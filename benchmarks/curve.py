@@ -1,6 +1,7 @@
-"""``python -m benchmarks.curve RUN HELD_OUT FILE.png``: draw what a pre-training run learnt.
+"""``python -m benchmarks.curve RUN HELD_OUT FILE.png``: plot the curves of a pre-training run.
 
-Beside it stand the baselines: always the commonest token, and of pairs always the commoner answer.
+The plot also has the baselines: the accuracy of always predicting the commonest token, and for
+pairs the commoner label.
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any
 
 
 def baselines(run: Path, held_out: Path) -> dict[str, float]:
-    """Return what always the same answer would reach on a held-out text."""
+    """Return the accuracy of constant predictions on a held-out text."""
     from heedful import load
     from heedful.task import Start
     from heedful.tasks.corpus import open_corpus
@@ -28,18 +29,22 @@ def baselines(run: Path, held_out: Path) -> dict[str, float]:
         )
         tokens = Counter(token for document in corpus for token in document.ids.tolist())
         sequences = task.sequences(corpus, start, seed=0, epoch=0)
-        follows = Counter(example.labels for example in sequences)
-    words, *pairs = task.metrics()  # the accuracy of masked words, and of pairs if it has any
-    fixed = {words: tokens.most_common(1)[0][1] / tokens.total()}
-    return fixed | {name: follows.most_common(1)[0][1] / follows.total() for name in pairs}
+        pair_labels = Counter(example.labels for example in sequences)
+    words, *pairs = (
+        task.metrics()
+    )  # the accuracy of masked words and, if the objective has pairs, of pairs
+    constant = {words: tokens.most_common(1)[0][1] / tokens.total()}
+    return constant | {
+        name: pair_labels.most_common(1)[0][1] / pair_labels.total() for name in pairs
+    }
 
 
 def draw(run: Path, held_out: Path, picture: Path) -> None:
-    """Draw the training loss, and the accuracies on the development data."""
+    """Plot the training loss, and the accuracies on the development data."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    fixed = baselines(run, held_out)
+    constant = baselines(run, held_out)
     rows: list[dict[str, Any]] = [
         json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()
     ]
@@ -48,27 +53,27 @@ def draw(run: Path, held_out: Path, picture: Path) -> None:
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    width = 20  # steps averaged, so that the line can be read
+    width = 20  # number of steps to average, for a smoother line
     groups = [losses[start : start + width] for start in range(0, len(losses), width)]
     steps = [group[-1][0] for group in groups]
     left.plot(steps, [sum(loss for _, loss in group) / len(group) for group in groups])
     left.set(xlabel="step", ylabel="training loss", ylim=(0, None))
     for key, label in (
         ("masked_accuracy", "masked words"),
-        ("nsp_accuracy", "what follows"),
-        ("sop_accuracy", "which comes first"),
+        ("nsp_accuracy", "next sentence"),
+        ("sop_accuracy", "sentence order"),
     ):
         points = [(step, scores[key]) for step, scores in dev if key in scores]
         if points:
             (line,) = right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=label)
-            floor = fixed[key]
+            baseline = constant[key]
             right.axhline(
-                floor,
+                baseline,
                 linestyle=":",
                 color=line.get_color(),
-                label=f"always one answer: {floor:.3f}",
+                label=f"constant prediction: {baseline:.3f}",
             )
-            print(f"{key}: {points[-1][1]:.4f}, always one answer {floor:.4f}")
+            print(f"{key}: {points[-1][1]:.4f}, constant prediction {baseline:.4f}")
     right.set(xlabel="step", ylabel="accuracy on the held-out book", ylim=(0, 1))
     right.legend(frameon=False)
     figure.savefig(picture, dpi=130)

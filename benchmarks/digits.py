@@ -1,9 +1,9 @@
-"""Handwritten digits: a ViT from scratch on a CPU (`python -m benchmarks.digits`).
+"""Train a ViT from scratch on handwritten digits, on a CPU (`python -m benchmarks.digits`).
 
-The 1,797 digits of scikit-learn, 8 x 8 pixels each, become PNG files of 32 x 32 in folders, one a
-label. A fifth is held out, another one for each seed. What users type is what is run: ``heedful
-train classify`` on the rest, then ``heedful evaluate`` on the fifth. Where settings are to be
-chosen, ``--tune`` splits the rest.
+The script writes the 1,797 digits of scikit-learn, 8 x 8 pixels each, as PNG files of 32 x 32
+pixels, in one folder per label. For each seed it holds out a different fifth. It runs the commands
+that users type: ``heedful train classify`` on the other images, then ``heedful evaluate`` on the
+held-out fifth. To choose settings, use ``--tune``: it holds out a fifth of the training images.
 """
 
 import argparse
@@ -25,14 +25,17 @@ SETTINGS = (
 
 
 def write(folder: Path, seed: int, *, tune: bool) -> None:
-    """Write the folders ``train`` and ``test``; with ``tune`` a fifth of the rest is ``test``."""
+    """Write the folders ``train`` and ``test``.
+
+    With ``tune``, ``test`` is a fifth of the training images instead of the held-out images.
+    """
     from PIL import Image
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))
-    held, rest = np.split(order, [len(order) // 5])
-    test, train = np.split(rest, [len(rest) // 5]) if tune else (held, rest)
+    held_out, rest = np.split(order, [len(order) // 5])
+    test, train = np.split(rest, [len(rest) // 5]) if tune else (held_out, rest)
     for name, rows in (("train", train), ("test", test)):
         for row in rows:
             path = folder / name / str(digits.target[row]) / f"{row:04}.png"
@@ -42,7 +45,7 @@ def write(folder: Path, seed: int, *, tune: bool) -> None:
 
 
 def measure(seed: int, *, tune: bool) -> tuple[float, float]:
-    """Return the accuracy on the pictures that were held out, and the seconds of the training."""
+    """Train with one seed; return the accuracy on the held-out images and the training seconds."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder, seed, tune=tune)
@@ -56,7 +59,7 @@ def measure(seed: int, *, tune: bool) -> tuple[float, float]:
 
 
 def heedful(*arguments: str) -> str:
-    """Run a command of heedful, and return what it prints; what it says of an error ends this."""
+    """Run a command of heedful and return its output; if it fails, exit with its error message."""
     command = [sys.executable, "-m", "heedful", *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -67,7 +70,9 @@ def heedful(*arguments: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--tune", action="store_true", help="hold out a fifth of the rest instead")
+    parser.add_argument(
+        "--tune", action="store_true", help="hold out a fifth of the training images instead"
+    )
     options = parser.parse_args()
     threads = os.environ.get("OMP_NUM_THREADS", f"all {os.cpu_count()}")
     print(f"threads: {threads}\nseed  accuracy  seconds")

@@ -1,10 +1,11 @@
-"""How fast each family of encoders is beside BERT, at BERT's sizes.
+"""Compare the speed of each encoder family with BERT, at the same sizes.
 
     python -m benchmarks.families [--laps 9] [--precision fp32|bf16|int8]
 
-Models of 6 layers of width 384 with random weights and a classifier read 16 texts of 8 to 64
-tokens. Answers come from the compiled form. Training, for which there is no int8, computes the loss
-and its gradients. The families take turns, and each lap is compared with BERT's of the same turn.
+Classifiers with 6 layers of width 384 and random weights process 16 texts of 8 to 64 tokens.
+Inference uses the compiled model. Training computes the loss and its gradients; there is no
+training in int8. The families take turns, and each lap is compared with BERT's laps of the same
+turn.
 """
 
 import argparse
@@ -44,11 +45,11 @@ MORE: dict[str, dict[str, Any]] = {
 
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.float32}
-"""Of the weights; a form in int8 is made of those in float32."""
+"""Dtypes of the weights; int8 models are compiled from float32 weights."""
 
 
 def model_of(family: str, precision: str) -> Model:
-    """Make a classifier of a family."""
+    """Create a classifier of a family with random weights."""
     torch.manual_seed(0)
     names = NAMES.get(family, {})
     sizes = {names.get(name, name): value for name, value in SIZES.items()}
@@ -58,7 +59,7 @@ def model_of(family: str, precision: str) -> Model:
 
 
 def batch() -> dict[str, torch.Tensor]:
-    """Draw the texts."""
+    """Create a padded batch of random texts."""
     torch.manual_seed(1)
     lengths = torch.randint(8, 65, (16,))
     ids = torch.randint(10, SIZES["vocab_size"], (16, 64))
@@ -66,8 +67,8 @@ def batch() -> dict[str, torch.Tensor]:
     return {"input_ids": ids.masked_fill(~mask, 1), "attention_mask": mask}
 
 
-def answers(family: str, precision: str) -> Callable[[], object]:
-    """Return a function that answers the texts once."""
+def inference(family: str, precision: str) -> Callable[[], object]:
+    """Return a function that classifies the texts once."""
     inputs = batch()
     rows = [ids[mask][None] for ids, mask in zip(*inputs.values(), strict=True)]
     plain = model_of(family, precision).eval()
@@ -81,7 +82,7 @@ def answers(family: str, precision: str) -> Callable[[], object]:
 
 
 def training(family: str, precision: str) -> Callable[[], object]:
-    """Return a function that computes gradients once."""
+    """Return a function that computes the gradients once."""
     model, inputs = model_of(family, precision).train(), batch()
     labels, tables = torch.arange(16) % 2, TableGradients(model)
 
@@ -93,25 +94,25 @@ def training(family: str, precision: str) -> Callable[[], object]:
     return lap
 
 
-PARTS = {"answers": answers, "training": training}
+PARTS = {"inference": inference, "training": training}
 
 
 def seconds(lap: Callable[[], object]) -> float:
-    """Time a lap."""
+    """Return the seconds of a lap."""
     start = time.perf_counter()
     lap()
     return time.perf_counter() - start
 
 
 def compare(arms: dict[str, Callable[[], object]], laps: int) -> dict[str, list[float]]:
-    """Return BERT's time over that of each family, turn by turn: more is faster."""
+    """Return how many times as fast each family is as BERT, for each turn."""
     for lap in arms.values():
         lap()
     ratios: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(laps):
         first = seconds(arms["bert"])
         times = {name: seconds(lap) for name, lap in arms.items() if name != "bert"}
-        # BERT stands at both ends of the turn, so that a drift of the clock counts for neither.
+        # BERT runs at both ends of a turn, so a drift of the CPU's speed cancels out.
         bert = (first + seconds(arms["bert"])) / 2
         for name, taken in times.items():
             ratios[name].append(bert / taken)
@@ -122,13 +123,13 @@ def compare(arms: dict[str, Callable[[], object]], laps: int) -> dict[str, list[
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--laps", type=int, default=9, help="turns of each part")
+    parser.add_argument("--laps", type=int, default=9, help="laps of inference and of training")
     parser.add_argument("--precision", choices=list(DTYPES), default="fp32")
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     families = [name for name, family in FAMILIES.items() if "masked_lm" in family.models]
-    parts = {"answers": answers} if chosen.precision == "int8" else PARTS
+    parts = {"inference": inference} if args.precision == "int8" else PARTS
     ratios = [
-        compare({name: make(name, chosen.precision) for name in families}, chosen.laps)
+        compare({name: make(name, args.precision) for name in families}, args.laps)
         for make in parts.values()
     ]
     print(f"| family | {' | '.join(parts)} |\n|{'---|' * (1 + len(parts))}")

@@ -1,11 +1,11 @@
-"""How fast GPT-2 writes and answers beside the reference's, with the same weights in one process.
+"""Compare the speed of heedful's GPT-2 with the reference's: generation and classification.
 
     python -m benchmarks.gpt2 [--preset base] [--laps 5] [--tokens 32] [--precision fp32]
 
-A GPT-2 with random weights continues 16 prompts of 4 to 24 tokens, the likeliest token each time,
-with a cache; and classifies 16 texts of 8 to 64 tokens by their last. The reference continues them
-as one batch, padded on the left, by `generate` as it comes. Both take turns, on as many threads as
-torch is told (OMP_NUM_THREADS). What each writes is compared.
+A GPT-2 with random weights continues 16 prompts of 4 to 24 tokens with greedy search and a cache,
+and classifies 16 texts of 8 to 64 tokens. The reference has the same weights. It generates with
+`generate` and its default settings, in one batch that is padded on the left. The two take turns in
+one process, with the number of threads in OMP_NUM_THREADS. The script also compares their outputs.
 """
 
 import argparse
@@ -31,7 +31,7 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def random_texts(low: int, high: int) -> tuple[Tensor, Tensor]:
-    """Draw the ids of a batch, padded on the right, and their mask."""
+    """Return random ids of a batch, padded on the right, and their mask."""
     torch.manual_seed(1)
     lengths = torch.randint(low, high + 1, (BATCH,))
     ids = torch.randint(10, END, (BATCH, high))
@@ -40,15 +40,15 @@ def random_texts(low: int, high: int) -> tuple[Tensor, Tensor]:
 
 
 def padded_left(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the padding of a batch before its texts."""
+    """Move the padding of a batch to the left."""
     rows = [row[real].flip(0) for row, real in zip(ids, mask, strict=True)]
-    turned = torch.nn.utils.rnn.pad_sequence(rows, True, END).flip(1)
+    padded = torch.nn.utils.rnn.pad_sequence(rows, True, END).flip(1)
     real = torch.nn.utils.rnn.pad_sequence([row * 0 + 1 for row in rows], True).flip(1)
-    return turned, real
+    return padded, real
 
 
-def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable[[], Any]]:
-    """Return functions by name that continue the prompts once and return the generated tokens."""
+def generation(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable[[], Any]]:
+    """Return for each library a function that continues the prompts and returns the new tokens."""
     ids, mask = random_texts(4, 24)
     left, real = padded_left(ids, mask)
     ours = compile_model(GPT2LMHeadModel.from_pretrained(folder).to(dtype).eval())
@@ -61,7 +61,7 @@ def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable
         return [list(text.tokens) for (text,) in writer.generate(ids, mask, search=search)]
 
     def reference() -> list[list[int]]:
-        written = theirs.generate(
+        generated = theirs.generate(
             left,
             attention_mask=real,
             max_new_tokens=tokens,
@@ -69,13 +69,13 @@ def writers(folder: Path, dtype: torch.dtype, tokens: int) -> dict[str, Callable
             do_sample=False,
             pad_token_id=END,
         )
-        return [list(row) for row in written[:, left.shape[1] :].tolist()]
+        return [list(row) for row in generated[:, left.shape[1] :].tolist()]
 
     return {"heedful": heedful, "reference": reference}
 
 
-def answerers(folder: Path, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
-    """Return functions by name that classify the texts once and return the classes."""
+def classification(folder: Path, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
+    """Return for each library a function that classifies the texts and returns the classes."""
     ids, mask = random_texts(8, 64)
     ours = compile_model(GPT2ForSequenceClassification.from_pretrained(folder).to(dtype).eval())
     theirs = transformers.GPT2ForSequenceClassification.from_pretrained(
@@ -93,17 +93,19 @@ def answerers(folder: Path, dtype: torch.dtype) -> dict[str, Callable[[], Any]]:
     return {"heedful": heedful, "reference": reference}
 
 
-def race(arms: dict[str, Callable[[], Any]], laps: int) -> str:
-    """Take turns, and say how many times as fast heedful is, and what is the same."""
-    answers = {name: lap() for name, lap in arms.items()}
+def compare(arms: dict[str, Callable[[], Any]], laps: int) -> str:
+    """Run the laps in turn; return the seconds, the speed-up and the number of equal outputs."""
+    outputs = {name: lap() for name, lap in arms.items()}
     times: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(laps):
         for name, lap in arms.items():
             start = time.perf_counter()
             lap()
             times[name].append(time.perf_counter() - start)
-    ratios = [its / mine for mine, its in zip(times["heedful"], times["reference"], strict=True)]
-    same = sum(a == b for a, b in zip(answers["heedful"], answers["reference"], strict=True))
+    ratios = [
+        theirs / ours for ours, theirs in zip(times["heedful"], times["reference"], strict=True)
+    ]
+    same = sum(a == b for a, b in zip(outputs["heedful"], outputs["reference"], strict=True))
     seconds = " | ".join(f"{median(times[name]):.3f}" for name in ("heedful", "reference"))
     spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
     return f"{seconds} | {spread} | {same} of {BATCH}"
@@ -114,22 +116,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", default="base", choices=[*PRESETS])
     parser.add_argument("--laps", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=32, help="tokens to write for each prompt")
+    parser.add_argument("--tokens", type=int, default=32, help="new tokens for each prompt")
     parser.add_argument("--precision", default="fp32", choices=[*DTYPES])
     options = parser.parse_args()
     dtype = DTYPES[options.precision]
     torch.manual_seed(0)
-    # As in a trained model, the likeliest token is likelier by more than rounding.
+    # Make the likeliest token clearly likelier than the others, as in a trained model.
     sizes = {**PRESETS[options.preset], "initializer_range": 0.1}
     config = FAMILIES["gpt2"].config_class()(**sizes, pad_token_id=END)
-    print("| what | heedful, s | reference, s | times as fast | same |\n|---|---|---|---|---|")
+    print("| task | heedful, s | reference, s | times as fast | same |\n|---|---|---|---|---|")
     with TemporaryDirectory() as name:
         folder = Path(name) / "model"
         GPT2LMHeadModel(config).save_pretrained(folder)
-        print(f"| writing | {race(writers(folder, dtype, options.tokens), options.laps)} |")
+        print(
+            f"| generation | {compare(generation(folder, dtype, options.tokens), options.laps)} |"
+        )
         folder = Path(name) / "classifier"
         GPT2ForSequenceClassification(config).save_pretrained(folder)
-        print(f"| answering | {race(answerers(folder, dtype), options.laps)} |")
+        print(f"| classification | {compare(classification(folder, dtype), options.laps)} |")
 
 
 if __name__ == "__main__":

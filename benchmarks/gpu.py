@@ -1,15 +1,15 @@
-"""How fast one device answers and learns beside the reference, and what share of its peak that is.
+"""Compare heedful's speed on one device with the reference's: inference and training.
 
     python -m benchmarks.gpu [--presets base large] [--lengths 128 512] [--laps 5] [--compile]
         [--attention-dropout 0.1]
 
-BERTs with random weights, in bfloat16, read random texts whose lengths are drawn evenly from a
-quarter of the longest to all of it. Both sides get the same batches of texts of similar lengths.
-The reference runs its fastest attention (``sdpa``) under autocast, with torch's fused AdamW; with
-``--compile`` through ``torch.compile``. The two take turns, and each lap ends when the device has
-done all. The share is that of the fastest bfloat16 product measured in the same run; it counts the
-products of real tokens alone. Both sides drop attention weights in training alike.
-``--device cpu --presets tiny`` shows that it runs.
+BERT models with random weights process random texts in bfloat16. The lengths are uniformly
+distributed between a quarter of the maximum and the maximum. Both libraries get the same batches of
+texts of similar length. The reference uses its fastest attention (``sdpa``), autocast, and torch's
+fused AdamW; with ``--compile`` also ``torch.compile``. The two take turns, and each lap ends when
+the device has finished. The table also has heedful's share of the peak, which is the fastest
+bfloat16 matrix product measured in the same run; it counts only products of real tokens. In
+training, both use the same attention dropout. For a quick test: ``--device cpu --presets tiny``.
 """
 
 import argparse
@@ -35,15 +35,15 @@ from heedful.training.device import Precision, choose_device
 from heedful.training.loop import Position, TrainingSetup, train
 from heedful.training.optimize import adamw
 
-VOCABULARY, HIDDEN_SHARE, RATE = 30522, 0.15, 1e-5
+VOCABULARY, MASKED_SHARE, RATE = 30522, 0.15, 1e-5
 BF16 = Precision(dtype=torch.bfloat16, reason="measured")
-NO_ROOM = "does not fit"
+OUT_OF_MEMORY = "does not fit"
 Lap = Callable[[], object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Case:
-    """What is measured: a size, a length, and the texts."""
+    """A measurement: a model size, a maximum length, and the batches."""
 
     preset: str
     length: int
@@ -54,34 +54,37 @@ class Case:
 
     @property
     def tokens(self) -> int:
-        """Without padding."""
+        """Number of tokens, without padding."""
         return sum(batch.num_tokens for batch in self.batches)
 
-    def operations(self, what: str) -> float:
-        """Return those of the matrix products of all real tokens, twice as many each backwards."""
+    def operations(self, task: str) -> float:
+        """Return the floating-point operations of all matrix products of real tokens.
+
+        The backward pass takes twice as many as the forward pass.
+        """
         layers, width = (PRESETS[self.preset][k] for k in ("num_hidden_layers", "hidden_size"))
         lengths = torch.cat([batch.targets["lengths"] for batch in self.batches]).double()
         blocks = layers * (24 * width**2 * lengths + 4 * width * lengths**2).sum().item()
-        hidden = sum(len(batch.targets["tokens"]) for batch in self.batches)
-        head = 2 * hidden * width * (VOCABULARY + width) if what == "pre-training" else 0
-        return (blocks + head) * (1 if what == "inference" else 3)
+        masked = sum(len(batch.targets["tokens"]) for batch in self.batches)
+        head = 2 * masked * width * (VOCABULARY + width) if task == "pre-training" else 0
+        return (blocks + head) * (1 if task == "inference" else 3)
 
 
 def batches_of(length: int, *, size: int, count: int) -> list[Batch]:
-    """Draw texts, and make batches of those of similar lengths."""
-    draw = torch.Generator().manual_seed(0)
-    lengths = torch.randint(length // 4, length + 1, (size * count,), generator=draw)
+    """Create random texts, in batches of similar length."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.randint(length // 4, length + 1, (size * count,), generator=generator)
     batches = []
-    for rows in lengths.sort().values.view(count, size)[torch.randperm(count, generator=draw)]:
+    for rows in lengths.sort().values.view(count, size)[torch.randperm(count, generator=generator)]:
         mask = torch.arange(int(rows.max())) < rows[:, None]
-        ids = torch.randint(999, VOCABULARY, mask.shape, generator=draw).masked_fill(~mask, 0)
-        chosen = (torch.rand(mask.shape, generator=draw) < HIDDEN_SHARE) & mask
+        ids = torch.randint(999, VOCABULARY, mask.shape, generator=generator).masked_fill(~mask, 0)
+        chosen = (torch.rand(mask.shape, generator=generator) < MASKED_SHARE) & mask
         positions = chosen.flatten().nonzero().squeeze(1)
         batches.append(
             Batch(
                 inputs={"input_ids": ids, "attention_mask": mask},
                 targets={
-                    "labels": torch.randint(2, (size,), generator=draw),
+                    "labels": torch.randint(2, (size,), generator=generator),
                     "lengths": rows,
                     "positions": positions,
                     "tokens": ids.flatten()[positions],
@@ -93,8 +96,8 @@ def batches_of(length: int, *, size: int, count: int) -> list[Batch]:
     return batches
 
 
-def model_of(case: Case, what: str) -> tuple[Model, Any]:
-    """Return heedful's model and the reference's."""
+def model_of(case: Case, task: str) -> tuple[Model, Any]:
+    """Return heedful's model and the reference's model."""
     config: dict[str, Any] = {
         **PRESETS[case.preset],
         "vocab_size": VOCABULARY,
@@ -102,18 +105,18 @@ def model_of(case: Case, what: str) -> tuple[Model, Any]:
     }
     ours: type[Model] = BertForMaskedLM
     theirs: Any = transformers.BertForMaskedLM
-    if what in ("inference", "fine-tuning"):
+    if task in ("inference", "fine-tuning"):
         ours = BertForSequenceClassification
         theirs = transformers.BertForSequenceClassification
     torch.manual_seed(0)
     with case.device:
-        mine = ours.from_config(BertConfig(**config))
-        its = theirs(transformers.BertConfig(**config, attn_implementation="sdpa"))
-    return mine.to(case.device), its.to(case.device)
+        our_model = ours.from_config(BertConfig(**config))
+        their_model = theirs(transformers.BertConfig(**config, attn_implementation="sdpa"))
+    return our_model.to(case.device), their_model.to(case.device)
 
 
-def heedful_answers(case: Case, model: Model) -> Lap:
-    """Return a function that answers all texts once."""
+def predict_with_heedful(case: Case, model: Model) -> Lap:
+    """Return a function that classifies all texts once with heedful."""
     fast = compile_model(model.to(torch.bfloat16).eval()).model
 
     @torch.inference_mode()
@@ -123,8 +126,8 @@ def heedful_answers(case: Case, model: Model) -> Lap:
     return lap
 
 
-def reference_answers(case: Case, model: Any) -> Lap:
-    """Return a function that answers all texts once with the reference."""
+def predict_with_reference(case: Case, model: Any) -> Lap:
+    """Return a function that classifies all texts once with the reference."""
     model = model.to(torch.bfloat16).eval()
     model = torch.compile(model, dynamic=True) if case.compiled else model
 
@@ -138,42 +141,42 @@ def reference_answers(case: Case, model: Any) -> Lap:
     return lap
 
 
-def heedful_learns(case: Case, model: Model, what: str) -> Lap:
-    """Return a function that learns from all texts once, by the loop of every task."""
+def train_heedful(case: Case, model: Model, task: str) -> Lap:
+    """Return a function that trains on all texts once, with heedful's training loop."""
 
     def loss(forward: Callable[..., Any], batch: Batch) -> Tensor:
-        if what == "fine-tuning":
+        if task == "fine-tuning":
             return losses.cross_entropy(forward(**batch.inputs).logits, batch.targets["labels"])[0]
         logits = forward(**batch.inputs, positions=batch.targets["positions"]).logits
         return losses.cross_entropy(logits, batch.targets["tokens"])[0]
 
-    counted = "labels" if what == "fine-tuning" else "tokens"
-    work = TrainingSetup(
+    target = "labels" if task == "fine-tuning" else "tokens"
+    setup = TrainingSetup(
         model=model,
         optimizer=adamw(model, learning_rate=RATE),
         plan_epoch=lambda epoch: [[[number]] for number in range(len(case.batches))],  # type: ignore[list-item]
         load_batch=lambda rows, epoch: case.batches[rows[0]],
         loss=loss,
-        loss_divisor=lambda batch: float(len(batch.targets[counted])),
+        loss_divisor=lambda batch: float(len(batch.targets[target])),
         lr_factor=lambda step: 1.0,
         device=case.device,
     )
 
     def lap() -> list[object]:
-        steps = train(work, Position(), total_steps=len(case.batches), precision=BF16)
+        steps = train(setup, Position(), total_steps=len(case.batches), precision=BF16)
         return list(steps)
 
     return lap
 
 
-def reference_learns(case: Case, model: Any, what: str) -> Lap:
-    """Return a function that learns from all texts once with the reference, as its users do."""
+def train_reference(case: Case, model: Any, task: str) -> Lap:
+    """Return a function that trains on all texts once with the reference, as its users do."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, fused=True)
     model.train()
     fast = torch.compile(model, dynamic=True) if case.compiled else model
 
     def labels(batch: Batch) -> Tensor:
-        if what == "fine-tuning":
+        if task == "fine-tuning":
             return batch.targets["labels"]
         flat = torch.full_like(batch.inputs["input_ids"].flatten(), losses.IGNORED)
         flat[batch.targets["positions"]] = batch.targets["tokens"]
@@ -194,7 +197,7 @@ def reference_learns(case: Case, model: Any, what: str) -> Lap:
 
 
 def seconds(case: Case, lap: Lap) -> float:
-    """Measure a lap, to the end of what the device was asked for."""
+    """Return the seconds of a lap, until the device has finished."""
     started = time.perf_counter()
     lap()
     if case.device.type == "cuda":
@@ -202,15 +205,18 @@ def seconds(case: Case, lap: Lap) -> float:
     return time.perf_counter() - started
 
 
-def row(case: Case, what: str, laps: int, peak: float) -> str:
-    """Measure one line of the table."""
-    mine, its = model_of(case, what)
-    if what == "inference":
-        arms = {"heedful": heedful_answers(case, mine), "reference": reference_answers(case, its)}
+def row(case: Case, task: str, laps: int, peak: float) -> str:
+    """Measure and return one row of the table."""
+    our_model, their_model = model_of(case, task)
+    if task == "inference":
+        arms = {
+            "heedful": predict_with_heedful(case, our_model),
+            "reference": predict_with_reference(case, their_model),
+        }
     else:
         arms = {
-            "heedful": heedful_learns(case, mine, what),
-            "reference": reference_learns(case, its, what),
+            "heedful": train_heedful(case, our_model, task),
+            "reference": train_reference(case, their_model, task),
         }
     times: dict[str, list[float]] = {name: [] for name in arms}
     for number in range(laps + 1):
@@ -221,22 +227,24 @@ def row(case: Case, what: str, laps: int, peak: float) -> str:
                 del arms[name]
                 torch.cuda.empty_cache()
                 continue
-            if number:  # the first compiles
+            if number:  # the first lap compiles
                 times[name].append(taken)
-    rates = [f"{case.tokens / median(each):,.0f}" if each else NO_ROOM for each in times.values()]
+    rates = [
+        f"{case.tokens / median(each):,.0f}" if each else OUT_OF_MEMORY for each in times.values()
+    ]
     ratios, share = [math.nan], math.nan
     if len(arms) == len(times):
-        ratios = [its / mine for mine, its in zip(*times.values(), strict=True)]
+        ratios = [theirs / ours for ours, theirs in zip(*times.values(), strict=True)]
     if times["heedful"]:
-        share = case.operations(what) / median(times["heedful"]) / 1e9 / peak
+        share = case.operations(task) / median(times["heedful"]) / 1e9 / peak
     return (
-        f"| {case.preset} | {case.length} | {what} | {' | '.join(rates)} | "
+        f"| {case.preset} | {case.length} | {task} | {' | '.join(rates)} | "
         f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {share:.0%} |"
     )
 
 
 def product_rate(device: torch.device, size: int) -> float:
-    """Return the best rate of a bfloat16 product, in billions of operations a second."""
+    """Return the best rate of a bfloat16 matrix product, in GFLOP/s."""
     left, right = (torch.randn(size, size, device=device).to(torch.bfloat16) for _ in range(2))
 
     def product() -> None:
@@ -253,17 +261,21 @@ def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--presets", nargs="+", default=["base", "large"], choices=[*PRESETS])
     parser.add_argument("--lengths", nargs="+", type=int, default=[128, 512])
-    parser.add_argument("--batch-tokens", type=int, default=65536, help="with padding")
+    parser.add_argument(
+        "--batch-tokens", type=int, default=65536, help="tokens per batch, with padding"
+    )
     parser.add_argument("--batches", type=int, default=16)
     parser.add_argument("--laps", type=int, default=5)
     parser.add_argument("--attention-dropout", type=float, default=0.1)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--compile", action="store_true", help="compile the reference")
+    parser.add_argument(
+        "--compile", action="store_true", help="use torch.compile for the reference"
+    )
     options = parser.parse_args(words)
     device = choose_device(options.device)
     peak = product_rate(device, 8192 if device.type == "cuda" else 512)
-    print(f"{device}: {peak:,.0f} billion operations a second in bfloat16\n")
-    print("| size | longest | what | heedful, tokens/s | reference | times as fast | of the peak |")
+    print(f"{device}: {peak:,.0f} GFLOP/s in bfloat16\n")
+    print("| size | length | task | heedful, tokens/s | reference | times as fast | of the peak |")
     print("|---|---|---|---|---|---|---|")
     for preset in options.presets:
         for length in options.lengths:
@@ -276,8 +288,8 @@ def main(words: Sequence[str] | None = None) -> None:
                 compiled=options.compile,
                 attention_dropout=options.attention_dropout,
             )
-            for what in ("inference", "fine-tuning", "pre-training"):
-                print(row(case, what, options.laps, peak), flush=True)
+            for task in ("inference", "fine-tuning", "pre-training"):
+                print(row(case, task, options.laps, peak), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""``python -m benchmarks.input``: what reading by stream costs, and the memory that it takes.
+"""Measure the speed and memory of the input pipeline that streams pre-training data.
 
     python -m benchmarks.input [--times 1 10 100] [--workers 1] [--objective mlm+nsp]
 
-It writes shards of novels, shuffled paragraph by paragraph, and reads one epoch of them as a run
-does, without a model: the reader's lines and documents, the tokenizer, the cutting of sequences,
-the filling and shuffling of the buffer, and collation with its masks. Each is timed apart, and
-tokens are those of text. The memory is the most that the process holds of its own, mapped files
-left out. With several workers the first three run in those, and are not told apart.
+The script writes shards of novels with shuffled paragraphs, and reads one epoch like a training
+run, without a model. It times each stage separately: reading lines and documents, tokenizing,
+cutting sequences, filling and shuffling the buffer, and collation with masking. The rates count
+tokens without padding. The memory is the peak of the process, without memory-mapped files. With
+several workers, the first three stages run there and are not timed separately.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from benchmarks.data import FOLDER
-from benchmarks.race import ROOT
+from benchmarks.runner import ROOT
 
 T = TypeVar("T")
 
@@ -33,21 +33,21 @@ BUFFER, BATCH, LENGTH = 2048, 32, 128
 STAGES = ("reader", "tokenizer", "sequences", "buffer", "collation")
 
 
-# What is read.
+# The data.
 
 
 def write_shards(folder: Path, megabytes: int) -> None:
-    """Write novels, paragraphs shuffled again for each time that they are needed."""
+    """Write shards of novels; the novels repeat as needed, each time with shuffled paragraphs."""
     from heedful.reading.documents import read_documents
 
     novels = sorted(FOLDER.glob("gutenberg/*.txt.gz"))
     paragraphs = [document.text for document in read_documents(novels, "blank-line")]
-    draw, left = random.Random(0), 0
+    generator, left = random.Random(0), 0
     for shard in range(SHARDS):
         left += megabytes * 2**20 // SHARDS
         with (folder / f"{shard}.txt").open("w", encoding="utf-8") as file:
             while left > 0:
-                draw.shuffle(paragraphs)
+                generator.shuffle(paragraphs)
                 for first in range(0, len(paragraphs), 20):
                     text = "\n".join(paragraphs[first : first + 20]) + "\n\n"
                     left -= len(text.encode())
@@ -56,7 +56,7 @@ def write_shards(folder: Path, megabytes: int) -> None:
                         break
 
 
-# One epoch, in a process of its own.
+# One epoch, in a separate process.
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Clock:
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
 
     def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
-        """Pass items on, and time the making of each."""
+        """Yield the items, and time how long each takes to produce."""
         while True:
             started = time.perf_counter()
             item = next(items, None)
@@ -77,10 +77,10 @@ class Clock:
 
 
 def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
-    """Read an epoch of shards as a run does; return its tokens and the seconds of each stage."""
+    """Read an epoch of shards like a training run; return its tokens and each stage's seconds."""
     from heedful.batches.buckets import MAX_PADDING
     from heedful.batches.sentence_pairs import Frame
-    from heedful.models.loading import bidirectional_option  # noqa: F401 (what training has in memory, too)
+    from heedful.models.loading import bidirectional_option  # noqa: F401 (a training run has it in memory, too)
     from heedful.settings import PretrainSettings, TrainSettings
     from heedful.task import Shards
     from heedful.tasks.objectives import OBJECTIVES
@@ -113,7 +113,7 @@ def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
     )
     clock = Clock()
     if workers == 1:
-        by_stage(text, clock)
+        time_stages(text, clock)
     shards = Shards(
         count=SHARDS,
         side_by_side=SHARDS,
@@ -123,27 +123,27 @@ def read_epoch(folder: Path, objective: Any, workers: int) -> dict[str, Any]:
     )
     training = TrainSettings(steps=1, batch_size=BATCH, batch_tokens=BATCH * LENGTH)
     stream = Stream(task, tokenizer, shards, training, by_length=False, max_padding=MAX_PADDING)
-    tokens = filling = 0
+    tokens = fill = 0
     started = time.perf_counter()
-    while filling == 0 or stream.epoch_of(filling - 1) == 0:
-        begun, inside = time.perf_counter(), sum(clock.seconds.values())
-        plan = stream.plan(filling)
-        # The filling but for what the lanes read meanwhile.
-        inside = sum(clock.seconds.values()) - inside
-        clock.seconds["buffer"] += time.perf_counter() - begun - inside
-        if stream.epoch_of(filling) == 0:
+    while fill == 0 or stream.epoch_of(fill - 1) == 0:
+        stage_started, nested = time.perf_counter(), sum(clock.seconds.values())
+        plan = stream.plan(fill)
+        # Time to fill the buffer, without the stages that run inside it.
+        nested = sum(clock.seconds.values()) - nested
+        clock.seconds["buffer"] += time.perf_counter() - stage_started - nested
+        if stream.epoch_of(fill) == 0:
             for step in plan:
-                begun = time.perf_counter()
-                batches = [stream.fetch(items, filling) for items in step]
-                clock.seconds["collation"] += time.perf_counter() - begun
+                stage_started = time.perf_counter()
+                batches = [stream.fetch(items, fill) for items in step]
+                clock.seconds["collation"] += time.perf_counter() - stage_started
                 tokens += sum(batch.num_tokens for batch in batches)
-        filling += 1
-    whole = time.perf_counter() - started
-    return {"tokens": tokens, "seconds": whole, "stages": clock.seconds}
+        fill += 1
+    total = time.perf_counter() - started
+    return {"tokens": tokens, "seconds": total, "stages": clock.seconds}
 
 
-def by_stage(text: Any, clock: Clock) -> None:
-    """Time the stages of a sharded text, wherever it is read."""
+def time_stages(text: Any, clock: Clock) -> None:
+    """Patch a sharded text, so that the clock times its stages."""
     from heedful.batches.corpus import tokenize_texts
     from heedful.batches.packed import pack
     from heedful.tasks import shards
@@ -154,40 +154,40 @@ def by_stage(text: Any, clock: Clock) -> None:
     def read(self: ShardedText, shard: Path) -> Iterator[list[str]]:
         return clock.timed("reader", texts(self, shard))
 
-    def tokenized(*arguments: Any) -> Any:
-        begun = time.perf_counter()
+    def timed_tokenize(*arguments: Any) -> Any:
+        stage_started = time.perf_counter()
         documents = tokenize_texts(*arguments)
-        clock.seconds["tokenizer"] += time.perf_counter() - begun
+        clock.seconds["tokenizer"] += time.perf_counter() - stage_started
         return documents
 
-    class Cut:
-        """An objective whose cutting is timed."""
+    class TimedObjective:
+        """An objective that times how long it takes to cut sequences."""
 
         pairs_documents = text.objective.pairs_documents
 
         def sequences(self, *arguments: Any, **options: Any) -> Any:
-            begun = time.perf_counter()
+            stage_started = time.perf_counter()
             examples = list(text_objective.sequences(*arguments, **options))
-            clock.seconds["sequences"] += time.perf_counter() - begun
+            clock.seconds["sequences"] += time.perf_counter() - stage_started
             return examples
 
-    def packed(examples: Any) -> Any:
-        begun = time.perf_counter()
+    def timed_pack(examples: Any) -> Any:
+        stage_started = time.perf_counter()
         result = pack(examples)
-        clock.seconds["sequences"] += time.perf_counter() - begun
+        clock.seconds["sequences"] += time.perf_counter() - stage_started
         return result
 
     text_objective = text.objective
-    object.__setattr__(text, "objective", Cut())
+    object.__setattr__(text, "objective", TimedObjective())
     ShardedText.texts = read  # type: ignore[method-assign]
-    mock.patch.multiple(shards, tokenize_texts=tokenized, pack=packed).start()
+    mock.patch.multiple(shards, tokenize_texts=timed_tokenize, pack=timed_pack).start()
 
 
 # The table.
 
 
-def measured(folder: Path, objective: str, workers: int) -> tuple[dict[str, Any], float]:
-    """Read an epoch in a process of its own; return what it says, and the MiB that it held."""
+def read_in_process(folder: Path, objective: str, workers: int) -> tuple[dict[str, Any], float]:
+    """Read an epoch in a separate process; return its result and its peak memory in MiB."""
     words = ["-m", "benchmarks.input", "--read", str(folder)]
     program = subprocess.Popen(
         [sys.executable, *words, "--objective", objective, "--workers", str(workers)],
@@ -209,16 +209,16 @@ def measured(folder: Path, objective: str, workers: int) -> tuple[dict[str, Any]
 
 
 def row(size: str, result: dict[str, Any], peak: float) -> str:
-    """Return a line of the table: thousands of tokens a second, and MiB."""
+    """Return a row of the table: thousands of tokens per second, and MiB."""
     tokens = result["tokens"]
     rates = [tokens / seconds / 1000 if seconds else 0.0 for seconds in result["stages"].values()]
     cells = [f"{rate:,.0f}" if rate else "" for rate in rates]
-    whole = f"{tokens / result['seconds'] / 1000:,.0f}"
-    return "| " + " | ".join([size, f"{tokens:,}", *cells, whole, f"{peak:,.0f}"]) + " |"
+    total = f"{tokens / result['seconds'] / 1000:,.0f}"
+    return "| " + " | ".join([size, f"{tokens:,}", *cells, total, f"{peak:,.0f}"]) + " |"
 
 
 def main() -> None:
-    """Print a table with a line for each size."""
+    """Print a table with a row for each size."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -231,24 +231,24 @@ def main() -> None:
     if options.read:
         print(json.dumps(read_epoch(options.read, options.objective, options.workers)))
         return
-    print(f"| MiB | tokens | {' | '.join(STAGES)} | all, thousand tokens/s | most MiB |")
+    print(f"| MiB | tokens | {' | '.join(STAGES)} | all, thousand tokens/s | peak MiB |")
     print("|---" * (len(STAGES) + 4) + "|")
     for times in options.times:
         with TemporaryDirectory() as name:
             folder = Path(name)
             write_words(folder / "words")
             write_shards(folder, options.megabytes * times)
-            result, peak = measured(folder, options.objective, options.workers)
+            result, peak = read_in_process(folder, options.objective, options.workers)
         print(row(f"{options.megabytes * times:,}", result, peak), flush=True)
 
 
 def write_words(folder: Path) -> None:
-    """Write the vocabulary of the published models for English, with capitals."""
+    """Write the vocabulary of the published cased models for English."""
     import gzip
 
     folder.mkdir()
-    packed = FOLDER / "tokenizers/english-cased/vocab.txt.gz"
-    (folder / "vocab.txt").write_bytes(gzip.decompress(packed.read_bytes()))
+    timed_pack = FOLDER / "tokenizers/english-cased/vocab.txt.gz"
+    (folder / "vocab.txt").write_bytes(gzip.decompress(timed_pack.read_bytes()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""heedful beside its peers, on this machine: what ``heedful bench`` runs."""
+"""``heedful bench``: compare heedful with its peers on this machine."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks import results
-from benchmarks.race import ROOT, environment, race
 from benchmarks.results import Ceilings, Entry
 from benchmarks.row import Row
+from benchmarks.runner import ROOT, environment, run_arms
 from benchmarks.table import headings, lines
 from heedful.errors import UserError, unknown_name
 
@@ -37,34 +37,34 @@ def measure(
     arms: Sequence[str] = (),
     out: Path | None = None,
 ) -> list[str]:
-    """Measure rows; print and write each as soon as it is done.
+    """Measure rows; print and store each result as soon as it is done.
 
     Args:
-        rows: names or patterns; by default all.
-        quick: take fewer laps of less work.
-        laps: of each arm.
-        size: share of the usual work of a lap.
-        threads: of each arm; by default as many as there are cores.
-        arms: names or patterns; by default all.
-        out: file to write to.
+        rows: Names or patterns of rows; default: all.
+        quick: Run fewer laps with less work.
+        laps: Number of laps for each arm.
+        size: Share of the usual work of a lap.
+        threads: Number of threads for each arm; default: the number of cores.
+        arms: Names or patterns of arms; default: all.
+        out: Output file.
 
     Returns:
         The arms that failed, with their rows.
 
     Raises:
-        UserError: there is no such row or arm, or no environment of the peers.
+        UserError: Unknown row or arm, or the peers' environment is missing.
     """
     table: dict[str, Row] = import_module(MODULE).ROWS
-    names = _matching(rows, list(table), "row")
+    names = _select(rows, list(table), "row")
     every_arm = list(dict.fromkeys(arm for row in table.values() for arm in row.arms))
-    wanted = set(_matching(arms, every_arm, "arm"))
+    wanted = set(_select(arms, every_arm, "arm"))
     python = peers_python()
     threads = threads or len(os.sched_getaffinity(0))
     laps, size = laps or (QUICK_LAPS if quick else 5), size or (QUICK_SIZE if quick else 1.0)
     console = Console(width=max(170, Console().width), highlight=False)
     ceilings = _ceilings(python, threads)
     machine = results.machine()
-    console.print(f"{machine['cpu']}, threads: {threads}; GFLOP/s at best: {_best(ceilings)}")
+    console.print(f"{machine['cpu']}, threads: {threads}; peak GFLOP/s: {_best(ceilings)}")
     facts = {
         "threads": threads,
         "laps": laps,
@@ -78,15 +78,15 @@ def measure(
     for name in names:
         row = table[name]
         chosen = [arm for arm in row.arms if arm in wanted]
-        entry = _measured(name, row, chosen, laps, size, threads, python, ceilings)
+        entry = _measure_row(name, row, chosen, laps, size, threads, python, ceilings)
         console.print(_table(entry))
         results.add({**entry, **facts, "when": f"{datetime.now(UTC):%Y-%m-%d %H:%M}"}, path)
         failed += [f"{arm} in {name}" for arm, state in entry["arms"].items() if "failed" in state]
-    console.print(f"written to {path}")
+    console.print(f"Results written to {path}")
     return failed
 
 
-def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[str]:
+def _select(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[str]:
     for pattern in patterns:
         if not any(fnmatch(name, pattern) for name in names):
             raise unknown_name(kind, pattern, names)
@@ -94,11 +94,11 @@ def _matching(patterns: Sequence[str], names: Sequence[str], kind: str) -> list[
 
 
 def peers_python() -> str:
-    """Return the interpreter of the peers' environment."""
+    """Return the Python interpreter of the peers' environment."""
     folder = Path(os.environ.get(PEERS, ROOT / "benchmarks/.venv"))
     python = folder / "bin/python"
     if not python.exists():
-        raise UserError(f"no environment of the peers in {folder}: 'make bench-peers' makes it")
+        raise UserError(f"no peers' environment in {folder}: 'make bench-peers' creates it")
     return str(python)
 
 
@@ -118,7 +118,7 @@ def _best(ceilings: Ceilings) -> str:
 
 
 def _versions(python: str) -> dict[str, dict[str, str]]:
-    """Return the packages of both environments that answers are computed with."""
+    """Return the versions of the packages in both environments that do the computing."""
     program = (
         "import json; from importlib.metadata import distributions; "
         "print(json.dumps({d.name.lower(): d.version for d in distributions()}))"
@@ -140,7 +140,7 @@ def _versions(python: str) -> dict[str, dict[str, str]]:
     return versions
 
 
-def _measured(
+def _measure_row(
     name: str,
     row: Row,
     arms: list[str],
@@ -153,9 +153,9 @@ def _measured(
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         plan = row.prepare(folder, laps, size)
-        runners = race(MODULE, name, arms, folder, laps=laps, threads=threads, peers=python)
-        answers = {one.name: one.read_answers() for one in runners if one.failed is None}
-        scores = row.score(folder, answers)
+        runners = run_arms(MODULE, name, arms, folder, laps=laps, threads=threads, peers=python)
+        outputs = {one.name: one.read_outputs() for one in runners if one.failed is None}
+        scores = row.score(folder, outputs)
     return results.entry_of(name, row, plan, runners, scores, ceilings)
 
 

@@ -1,12 +1,12 @@
-"""Whether heedful teaches a base-size model what a loop over transformers teaches it.
+"""Compare the quality of fine-tuning with heedful and with a training loop for transformers.
 
     python -m benchmarks.mpnet [TASK ...] [--seeds 3] [--arms heedful transformers]
                                [--threads N] [--precision bf16] [--out runs/mpnet]
 
-all-mpnet-base-v2 (`heedful setup mpnet`) learns STS-B for one epoch, and SST-2 for 1,000 steps of
-32, with the same seeds, batch sizes, steps and schedule in both. Prints a row for each task: the
-mean over the seeds, and its standard error. Both are scored by the same code, in fp32. Runs that
-are there are taken, so what was stopped goes on when it is called again.
+Both fine-tune all-mpnet-base-v2 (`heedful setup mpnet`) on STS-B for one epoch, and on SST-2 for
+1,000 steps with batch size 32, with the same seeds, batch sizes, steps and schedule. The script
+prints a row for each task: the mean over the seeds and its standard error. The same code scores
+both, in fp32. Existing runs are reused, so an interrupted benchmark continues where it stopped.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from heedful.settings import ColumnSettings
 from heedful.sources import resolve
 
 LENGTH, RATE = 128, 2e-5
-PACE = 50
-"""Steps between two checkpoints of the loop over transformers."""
-PORTIONS = 4
-"""In how many portions, each of texts of like length, the loop over transformers computes a batch:
-the gradient is the same, and half of the padding is saved."""
+CHECKPOINT_EVERY = 50
+"""Steps between two checkpoints of the loop for transformers."""
+MICRO_BATCHES = 4
+"""The loop for transformers splits each batch into this many micro-batches of similar length. The
+gradient is the same, with half of the padding."""
 ARMS = ("heedful", "transformers")
 Precision = Literal["fp32", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """What is learnt, and for how long."""
+    """A task with its data and its number of steps."""
 
     verb: Literal["classify", "regress"]
     train: Path
@@ -72,8 +72,8 @@ TASKS = {
 }
 
 
-def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -> None:
-    """Train with heedful, on from the last checkpoint if there is one."""
+def train_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -> None:
+    """Train with heedful; continue from the last checkpoint if there is one."""
     started = any((out / "checkpoints").glob("step-*"))
     heedful.train(
         task.verb,
@@ -93,8 +93,8 @@ def learn_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -
     )
 
 
-def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Path) -> None:
-    """Train with a loop over transformers, as its users write it, on from its last checkpoint."""
+def train_with_transformers(task: Task, seed: int, precision: Precision, out: Path) -> None:
+    """Train with a typical loop for transformers; continue from its last checkpoint."""
     from transformers import (
         MPNetForSequenceClassification,
         MPNetTokenizerFast,
@@ -119,77 +119,81 @@ def learn_with_transformers(task: Task, seed: int, precision: Precision, out: Pa
     schedule = get_linear_schedule_with_warmup(optimizer, task.steps // 10, task.steps)
     batches: list[list[int]] = []
     size = task.batch_size
-    while len(batches) < task.steps:  # an epoch ends with a smaller batch, as a DataLoader ends it
+    while len(batches) < task.steps:  # as in a DataLoader, the last batch of an epoch is smaller
         order: list[int] = torch.randperm(len(records)).tolist()
         batches += [order[start : start + size] for start in range(0, len(order), size)]
     model.train()
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    saved, done = out.with_suffix(".pt"), 0
-    if saved.exists():
-        state = torch.load(saved, weights_only=True)
+    checkpoint, done = out.with_suffix(".pt"), 0
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=True)
         done = state["step"]
         for name, part in parts.items():
             part.load_state_dict(state[name])
         torch.set_rng_state(state["random"])
     for step, chosen in enumerate(batches[done : task.steps], done + 1):
         by_length = sorted(chosen, key=lambda row: len(records[row].text))
-        size_of_portion = ceil(len(chosen) / PORTIONS)
+        micro_batch_size = ceil(len(chosen) / MICRO_BATCHES)
         losses = []
-        for start in range(0, len(chosen), size_of_portion):
-            portion = by_length[start : start + size_of_portion]
-            pairs = [records[row].text_pair for row in portion]
+        for start in range(0, len(chosen), micro_batch_size):
+            micro_batch = by_length[start : start + micro_batch_size]
+            pairs = [records[row].text_pair for row in micro_batch]
             batch = tokenizer(
-                [records[row].text for row in portion],
+                [records[row].text for row in micro_batch],
                 None if None in pairs else pairs,
                 padding=True,
                 truncation=True,
                 max_length=LENGTH,
                 return_tensors="pt",
             )
-            labels = [truths[row] for row in portion]
+            labels = [truths[row] for row in micro_batch]
             target = (
                 torch.tensor([float(label) for label in labels])
                 if task.verb == "regress"
                 else torch.tensor([names.index(label) for label in labels])
             )
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-                loss = model(**batch, labels=target).loss * (len(portion) / len(chosen))
+                loss = model(**batch, labels=target).loss * (len(micro_batch) / len(chosen))
             loss.backward()
             losses.append(loss.item())
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        if step % PACE == 0:
+        if step % CHECKPOINT_EVERY == 0:
             print(f"step {step}: loss {sum(losses):.4f}", file=sys.stderr, flush=True)
             state = {name: part.state_dict() for name, part in parts.items()}
-            partial = saved.with_suffix(".partial")
+            partial = checkpoint.with_suffix(".partial")
             torch.save({**state, "step": step, "random": torch.get_rng_state()}, partial)
-            partial.replace(saved)
+            partial.replace(checkpoint)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-    saved.unlink(missing_ok=True)
+    checkpoint.unlink(missing_ok=True)
 
 
-def scored(task: Task, name: str, arm: str, seed: int, options: argparse.Namespace) -> float:
-    """Return the score of a trained model; one that is there is taken."""
+def train_and_score(
+    task: Task, name: str, arm: str, seed: int, options: argparse.Namespace
+) -> float:
+    """Train and score a model with one seed; an existing run is reused."""
     out: Path = options.out / f"{name}-{arm}-{seed}"
-    said = out.with_suffix(".json")
-    if not said.exists():
+    scores_file = out.with_suffix(".json")
+    if not scores_file.exists():
         if not (out / "model.safetensors").exists():
-            learn = learn_with_heedful if arm == "heedful" else learn_with_transformers
-            learn(task, seed, options.precision, out)
+            train = train_with_heedful if arm == "heedful" else train_with_transformers
+            train(task, seed, options.precision, out)
         scores = heedful.evaluate(
             out, task.test, precision="fp32", say=lambda line: None, **task.columns
         )
-        said.write_text(json.dumps({task.score: scores[task.score]}) + "\n", encoding="utf-8")
-    score = float(json.loads(said.read_text(encoding="utf-8"))[task.score])
+        scores_file.write_text(
+            json.dumps({task.score: scores[task.score]}) + "\n", encoding="utf-8"
+        )
+    score = float(json.loads(scores_file.read_text(encoding="utf-8"))[task.score])
     print(f"{out.name}: {task.score} {score:.4f}", file=sys.stderr, flush=True)
     return score
 
 
 def cell(scores: Sequence[float]) -> str:
-    """Return the mean of some scores with its standard error."""
+    """Return the mean of the scores with its standard error."""
     error = f" ± {stdev(scores) / sqrt(len(scores)):.4f}" if len(scores) > 1 else ""
     return f"{mean(scores):.4f}{error}"
 
@@ -199,15 +203,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"of {', '.join(TASKS)}")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)}; default: all"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/mpnet"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
-    parser.add_argument("--threads", type=int, help="by default as many as torch takes")
+    parser.add_argument("--threads", type=int, help="default: torch's default")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="bf16")
     options = parser.parse_args()
     if unknown := sorted(set(options.tasks) - set(TASKS)):
-        parser.error(f"no task {unknown[0]!r}; there are: {', '.join(TASKS)}")
+        parser.error(f"unknown task {unknown[0]!r}; choose from {', '.join(TASKS)}")
     if options.threads:
         torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -215,7 +221,7 @@ def main() -> None:
     for name in options.tasks or TASKS:
         task = TASKS[name]
         cells = [
-            cell([scored(task, name, arm, seed, options) for seed in range(options.seeds)])
+            cell([train_and_score(task, name, arm, seed, options) for seed in range(options.seeds)])
             for arm in options.arms
         ]
         print(f"| {name} | {task.score} | {' | '.join(cells)} |", flush=True)

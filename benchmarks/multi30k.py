@@ -1,7 +1,8 @@
-"""``python -m benchmarks.multi30k [--seed N] [--runs FOLDER] [NAME ...]``: train and score.
+"""``python -m benchmarks.multi30k [--seed N] [--runs FOLDER] [NAME ...]``: train translators.
 
-Each translator is trained by the command that a user would type and scored on test_2016_flickr, at
-beam 5. Prints a line of JSON for each: the seed, the time, the scores and their signatures.
+The script trains each translator with the command that a user would type, and scores it on
+test_2016_flickr with beam size 5. It prints a line of JSON for each: the seed, the time, the scores
+and their signatures.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from benchmarks.data import FOLDER
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Translator:
-    """What is trained."""
+    """A translator's languages and training options."""
 
     source: str
     target: str
@@ -38,13 +39,16 @@ TRANSLATORS = {
 
 
 def measure(name: str, runs: Path, seed: int) -> dict[str, object]:
-    """Train and score one of them; its run stays in ``runs``."""
-    what, run = TRANSLATORS[name], runs / f"{name}-{seed}"
+    """Train and score one translator; its run stays in ``runs``."""
+    translator, run = TRANSLATORS[name], runs / f"{name}-{seed}"
 
     def files(part: str) -> list[str]:
-        return [str(FOLDER / f"multi30k/{part}.{side}.gz") for side in (what.source, what.target)]
+        return [
+            str(FOLDER / f"multi30k/{part}.{side}.gz")
+            for side in (translator.source, translator.target)
+        ]
 
-    options = [*what.options.split(), "--seed", str(seed)]
+    options = [*translator.options.split(), "--seed", str(seed)]
     started = time.perf_counter()
     _heedful(
         *("train", "translate", "--train", *files("train"), "--dev", *files("val")),
@@ -64,7 +68,7 @@ def measure(name: str, runs: Path, seed: int) -> dict[str, object]:
 
 
 def _heedful(*arguments: str) -> str:
-    """Run a command, whose progress is shown, and return what it prints."""
+    """Run a command of heedful and return its output; its progress stays visible."""
     run = subprocess.run(
         [sys.executable, "-m", "heedful", *arguments], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -72,17 +76,17 @@ def _heedful(*arguments: str) -> str:
 
 
 def main() -> None:
-    """Train those that are named, or all."""
+    """Train the translators given on the command line, by default all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"which of {', '.join(TRANSLATORS)}; default: all")
+    parser.add_argument("names", nargs="*", help=f"{', '.join(TRANSLATORS)}; default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=Path, help="keep the runs in this folder")
-    asked = parser.parse_args()
-    if unknown := sorted(set(asked.names) - set(TRANSLATORS)):
-        parser.error(f"no translator {unknown[0]!r}; there are: {', '.join(TRANSLATORS)}")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.names) - set(TRANSLATORS)):
+        parser.error(f"unknown translator {unknown[0]!r}; choose from {', '.join(TRANSLATORS)}")
     with tempfile.TemporaryDirectory() as folder:
-        for name in asked.names or TRANSLATORS:
-            print(json.dumps(measure(name, asked.runs or Path(folder), asked.seed)), flush=True)
+        for name in options.names or TRANSLATORS:
+            print(json.dumps(measure(name, options.runs or Path(folder), options.seed)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A baseline for next words: n-grams with interpolated Kneser-Ney smoothing, three discounts.
+"""A baseline for next-word prediction: n-grams with interpolated, modified Kneser-Ney smoothing.
 
 Chen & Goodman 1999, "An empirical study of smoothing techniques for language modeling", section 3:
-"modified Kneser-Ney", with the discounts of its equation 26.
+"modified Kneser-Ney", with the three discounts of its equation 26.
 
-Shapes: T tokens of a text, G different n-grams, H different histories, V vocabulary.
+Shapes: T tokens of a text, G distinct n-grams, H distinct histories, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -21,21 +21,22 @@ class _Order:
     """The n-grams of one length."""
 
     codes: Ids
-    """Each n-gram as one number, the newest token in the lowest bits; sorted. Shape (G,)."""
+    """Each n-gram as one number, the last token in the lowest bits; sorted. Shape (G,)."""
     counts: Ids
-    """How often it occurs, or for all but the longest how many tokens stand before it. (G,)."""
+    """Number of occurrences of each n-gram; for all orders but the highest, the number of distinct
+    tokens before it. Shape (G,)."""
     histories: Ids
-    """Its tokens but the newest, each once; sorted. Shape (H,)."""
+    """The distinct n-grams without their last token; sorted. Shape (H,)."""
     totals: Numbers
-    """The sum of the counts of what follows each history. Shape (H,)."""
+    """Sum of the counts of all n-grams with each history. Shape (H,)."""
     saved: Numbers
-    """What discounts take from them. Shape (H,)."""
+    """Sum of the discounts of all n-grams with each history. Shape (H,)."""
     discounts: Numbers
-    """Of n-grams with a count of 0, 1, 2, and 3 or more. Shape (4,)."""
+    """Discounts of n-grams with a count of 0, 1, 2, and 3 or more. Shape (4,)."""
 
     @classmethod
     def of(cls, codes: Ids, counts: Ids, bits: int) -> "_Order":
-        """Count what follows each history."""
+        """Sum up the counts and discounts of each history."""
         ones, twos, threes, fours = (max(int((counts == n).sum()), 1) for n in (1, 2, 3, 4))
         share = ones / (ones + 2 * twos)
         raw = [1 - 2 * share * twos / ones, 2 - 3 * share * threes / twos]
@@ -53,12 +54,12 @@ class _Order:
         )
 
     def refine(self, codes: Ids, histories: Ids, lower: Numbers) -> Numbers:
-        """Return the probabilities of tokens, given those by shorter histories.
+        """Return the probabilities of tokens, interpolated with those of the next lower order.
 
         Args:
-            codes: the n-gram that ends with each token. Shape (T,).
-            histories: its history. Shape (T,).
-            lower: shape (T,).
+            codes: The n-gram that ends with each token. Shape (T,).
+            histories: The history of each n-gram. Shape (T,).
+            lower: The probabilities of the next lower order. Shape (T,).
         """
         at = np.minimum(self.codes.searchsorted(codes), len(self.codes) - 1)
         counts = np.where(self.codes[at] == codes, self.counts[at], 0)
@@ -70,11 +71,11 @@ class _Order:
 
 
 class KneserNey:
-    """A model of the next token.
+    """An n-gram language model.
 
     Args:
-        texts: each as token ids.
-        order: n; all of an n-gram's tokens must fit into 63 bits.
+        texts: The training texts, as token ids.
+        order: The length n of the n-grams; an n-gram must fit into 63 bits.
         vocab_size: V.
     """
 
@@ -87,7 +88,7 @@ class KneserNey:
         grams, counts = np.unique(codes, return_counts=True)
         orders = [_Order.of(grams, counts, self.bits)]
         for length in range(order - 1, 0, -1):
-            # Of shorter ones it counts how many different tokens stand before them.
+            # For lower orders, count the distinct tokens before each n-gram.
             grams, counts = np.unique(grams & ((1 << self.bits * length) - 1), return_counts=True)
             orders.append(_Order.of(grams, counts, self.bits))
         self.orders = orders[::-1]
@@ -101,22 +102,22 @@ class KneserNey:
         return codes
 
     def probabilities(self, text: Sequence[int]) -> Numbers:
-        """Return the probability of each token of a text, given those before it. Shape (T,)."""
-        chances = np.full(len(text), self.uniform)
+        """Return the probability of each token, given the tokens before it. Shape (T,)."""
+        probabilities = np.full(len(text), self.uniform)
         for length, order in enumerate(self.orders, start=1):
             codes = self._codes(text, length)
-            chances = order.refine(codes, codes >> self.bits, chances)
-        return chances
+            probabilities = order.refine(codes, codes >> self.bits, probabilities)
+        return probabilities
 
     def next(self, text: Sequence[int]) -> Numbers:
-        """Return the probability of each token after a text. Shape (V,)."""
+        """Return the probability of each token as the next one after a text. Shape (V,)."""
         every = np.arange(self.begin)
-        chances = np.full(self.begin, self.uniform)
+        probabilities = np.full(self.begin, self.uniform)
         for length, order in enumerate(self.orders, start=1):
             padded = [self.begin] * length + list(text)
             history = 0
             for token in padded[len(padded) - length + 1 :]:
                 history = (history << self.bits) | token
             codes = (history << self.bits) | every
-            chances = order.refine(codes, codes >> self.bits, chances)
-        return chances
+            probabilities = order.refine(codes, codes >> self.bits, probabilities)
+        return probabilities

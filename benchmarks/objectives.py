@@ -1,12 +1,12 @@
-"""What each objective of pre-training teaches in twenty minutes of two cores.
+"""Compare the pre-training objectives: train each for twenty minutes on two cores.
 
     python -m benchmarks.objectives [OBJECTIVE ...] [--minutes 20] [--out runs/objectives]
 
-Models of size `mini` learn eleven novels from scratch, each with its own objective; the twelfth,
-Dracula, is held out. Prints a row for each: its scores on the held-out book beside what the same
-answer each time would score, and the entity F1 on the test part of CoNLL-2003 after 2,000 of its
-sentences, from random weights and from what was learnt. Runs that are there are taken, so what was
-stopped goes on when it is called again.
+The script trains `mini` models from scratch on eleven novels, one for each objective; the twelfth
+novel, Dracula, is held out. It prints a row for each objective: the scores on the held-out book,
+compared with a constant prediction; and the entity F1 on the test set of CoNLL-2003 after
+fine-tuning on 2,000 sentences, from random weights and from the pre-trained model. Existing runs
+are reused, so an interrupted benchmark continues where it stopped.
 """
 
 import argparse
@@ -24,10 +24,10 @@ import numpy as np
 import heedful
 from benchmarks.curve import baselines
 from benchmarks.data import FOLDER
-from benchmarks.pace import PROBE, pace
-from benchmarks.starts import random_start
+from benchmarks.random_weights import write_random_model
+from benchmarks.step_time import PROBE_STEPS, seconds_per_step
 from heedful.checkpoints.runs import RECORD, read_record
-from heedful.commands.vocabulary import learn
+from heedful.commands.vocabulary import learn as train_vocabulary
 from heedful.settings import VocabularySettings
 
 HELD_OUT = FOLDER / "gutenberg/dracula.txt.gz"
@@ -52,76 +52,76 @@ RELATIVE = {"position_type": "relative_key"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """What is learnt, by which model, from which tokens."""
+    """An objective, with the model and the vocabulary to train with it."""
 
-    learns: str
+    name: str
     arch: str
     vocabulary: VocabularySettings
     options: dict[str, Any] = field(default_factory=dict)
     scores: tuple[tuple[str, str | None], ...]
-    """Scores of the held-out book, and under which name the evaluation says what the same answer
-    each time would score; None where it has to be counted."""
+    """Scores on the held-out book, each with the name under which the evaluation reports the score
+    of a constant prediction; None if `baselines` has to compute it."""
 
 
 WORDS = VocabularySettings(size=8000, cased=True)
-"""With capitals, as the other kinds of vocabulary have them, and names do."""
+"""Cased, like the other kinds of vocabulary, and because names are capitalized."""
 BYTES = VocabularySettings(kind="bpe", size=8000)
 
 
-def pieces(arch: Literal["albert", "deberta-v2", "xlnet"]) -> VocabularySettings:
-    """Say how a family's pieces are learnt."""
+def unigram_vocabulary(arch: Literal["albert", "deberta-v2", "xlnet"]) -> VocabularySettings:
+    """Return the settings to train a family's unigram vocabulary."""
     return VocabularySettings(kind="unigram", arch=arch, size=8000)
 
 
 MASKED = ("masked_accuracy", None)
 REPLACED = (("rtd_f1", None), ("rtd_accuracy", "always_original"))
 SLOWER = {"learning_rate": 5e-4, "discriminator_weight": 10.0}
-"""At 1e-3, which suits the others, the states of all tokens become one in a discriminator, and it
-learns no more."""
+"""At 1e-3, which suits the other objectives, all tokens of a discriminator get the same hidden
+state, and it stops learning."""
 OBJECTIVES = {
     "mlm+nsp": Objective(
-        learns="mlm+nsp",
+        name="mlm+nsp",
         arch="bert",
         vocabulary=WORDS,
         options=RELATIVE,
         scores=(MASKED, ("nsp_accuracy", None)),
     ),
     "mlm": Objective(
-        learns="mlm",
+        name="mlm",
         arch="bert",
         vocabulary=WORDS,
         options=RELATIVE,
         scores=(MASKED,),
     ),
     "sop": Objective(
-        learns="sop",
+        name="sop",
         arch="albert",
-        vocabulary=pieces("albert"),
+        vocabulary=unigram_vocabulary("albert"),
         options={**RELATIVE, "masking": "n-gram"},
         scores=(MASKED, ("sop_accuracy", None)),
     ),
     "rtd": Objective(
-        learns="rtd",
+        name="rtd",
         arch="electra",
         vocabulary=WORDS,
         options=RELATIVE | SLOWER,
         scores=REPLACED,
     ),
     "rtd-deberta": Objective(
-        learns="rtd",
+        name="rtd",
         arch="deberta-v2",
-        vocabulary=pieces("deberta-v2"),
+        vocabulary=unigram_vocabulary("deberta-v2"),
         options=SLOWER,
         scores=REPLACED,
     ),
     "plm": Objective(
-        learns="plm",
+        name="plm",
         arch="xlnet",
-        vocabulary=pieces("xlnet"),
+        vocabulary=unigram_vocabulary("xlnet"),
         scores=(MASKED,),
     ),
     "clm": Objective(
-        learns="clm",
+        name="clm",
         arch="gpt2",
         vocabulary=BYTES,
         scores=(("next_accuracy", "always_commonest"),),
@@ -130,74 +130,74 @@ OBJECTIVES = {
 
 
 def books() -> list[Path]:
-    """Return the novels to learn from."""
+    """Return the novels to train on."""
     return [path for path in sorted((FOLDER / "gutenberg").glob("*.gz")) if path != HELD_OUT]
 
 
 def recipe(objective: Objective, out: Path) -> dict[str, Any]:
-    """Return how a model learns, with a vocabulary that is learnt where it is missing."""
+    """Return the training options of an objective; train its vocabulary first if it is missing."""
     settings = objective.vocabulary
     family = f"-{settings.arch}" if settings.kind == "unigram" else ""
     words = out / f"words-{settings.kind}{family}"
     if not words.exists():
-        learn(books(), settings, words)
+        train_vocabulary(books(), settings, words)
     return {
         **PRETRAINING,
         **objective.options,
-        "objective": objective.learns,
+        "objective": objective.name,
         "arch": objective.arch,
         "vocabulary": str(words),
         "train": books(),
     }
 
 
-def steps_in(minutes: float, name: str, out: Path) -> int:
-    """Return how many steps there is time for, by taking some on this machine."""
+def steps_for(minutes: float, name: str, out: Path) -> int:
+    """Return the number of steps that fit into the time, from a short run on this machine."""
     probe = out / f"{name}-probe"
     if not (probe / "model.safetensors").exists():
-        wanted = recipe(OBJECTIVES[name], out)
-        heedful.train("pretrain", out=probe, steps=PROBE, overwrite=True, **wanted)
-    return round(60 * minutes / pace(probe))
+        options = recipe(OBJECTIVES[name], out)
+        heedful.train("pretrain", out=probe, steps=PROBE_STEPS, overwrite=True, **options)
+    return round(60 * minutes / seconds_per_step(probe))
 
 
 def pretrain(name: str, out: Path, steps: int | None, minutes: float) -> tuple[Path, int]:
-    """Return a pre-trained model, and how many steps that took; one that is there is taken."""
+    """Return a pre-trained run and its number of steps; an existing run is reused."""
     run = out / name
     if not (run / "model.safetensors").exists():
-        steps = steps or steps_in(minutes, name, out)
-        begun = (run / RECORD).is_file()
+        steps = steps or steps_for(minutes, name, out)
+        started = (run / RECORD).is_file()
         heedful.train(
-            "pretrain", out=run, steps=steps, resume=begun, **recipe(OBJECTIVES[name], out)
+            "pretrain", out=run, steps=steps, resume=started, **recipe(OBJECTIVES[name], out)
         )
     return run, int(read_record(run).settings["steps"])
 
 
 def held_out(objective: Objective, run: Path) -> Iterator[str]:
-    """Yield the scores on the held-out book, each with that of the same answer each time."""
+    """Yield the scores on the held-out book, each with the score of a constant prediction."""
     scores = heedful.evaluate(run, HELD_OUT, say=lambda line: None)
-    counted = {} if objective.learns in ("rtd", "clm") else baselines(run, HELD_OUT)
+    counted = {} if objective.name in ("rtd", "clm") else baselines(run, HELD_OUT)
     for key, other in objective.scores:
-        # Who never sees a replaced token finds none of them.
-        fixed = scores[other] if other else counted.get(key, 0.0)
-        yield f"`{key}` {scores[key]:.3f} ({fixed:.3f})"
+        # A model that always predicts "original" finds no replaced token: its F1 is 0.
+        constant = scores[other] if other else counted.get(key, 0.0)
+        yield f"`{key}` {scores[key]:.3f} ({constant:.3f})"
 
 
-def some_sentences(seed: int, file: Path) -> Path:
-    """Write some sentences of CoNLL-2003's training part."""
+def sample_sentences(seed: int, file: Path) -> Path:
+    """Write a random sample of sentences from the training set of CoNLL-2003."""
     text = gzip.decompress((FOLDER / "conll2003/train.bio.txt.gz").read_bytes()).decode("utf-8")
     lines = (line for line in text.splitlines() if not line.startswith("-DOCSTART-"))
-    every = ["\n".join(group) for filled, group in groupby(lines, key=bool) if filled]
-    chosen = np.random.default_rng(seed).choice(len(every), SENTENCES, replace=False)
-    file.write_text("\n\n".join(every[place] for place in sorted(chosen)) + "\n", "utf-8")
+    sentences = ["\n".join(group) for filled, group in groupby(lines, key=bool) if filled]
+    chosen = np.random.default_rng(seed).choice(len(sentences), SENTENCES, replace=False)
+    file.write_text("\n\n".join(sentences[place] for place in sorted(chosen)) + "\n", "utf-8")
     return file
 
 
-def tagged(model: Path, out: Path, seed: int) -> float:
-    """Learn entities from a model, unless it is done, and return the F1 on the test part."""
+def fine_tune_and_score(model: Path, out: Path, seed: int) -> float:
+    """Fine-tune a model on entities, unless the run exists; return the F1 on the test set."""
     if not (out / "model.safetensors").exists():
         heedful.train(
             "tag",
-            train=some_sentences(seed, out.parent / f"sentences-{seed}.bio.txt"),
+            train=sample_sentences(seed, out.parent / f"sentences-{seed}.bio.txt"),
             model=str(model),
             out=out,
             seed=seed,
@@ -210,26 +210,28 @@ def tagged(model: Path, out: Path, seed: int) -> float:
 
 
 def cell(values: Sequence[float]) -> str:
-    """Return the mean of some scores, with the least and the greatest."""
+    """Return the mean of some scores with their minimum and maximum."""
     return f"{mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("objectives", nargs="*", metavar="OBJECTIVE", help="by default all")
+    parser.add_argument(
+        "objectives", nargs="*", metavar="OBJECTIVE", help="objectives to compare; default: all"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/objectives"))
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--steps", type=int, help="of each pre-training, rather than minutes")
+    parser.add_argument("--steps", type=int, help="pre-training steps, instead of --minutes")
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     if unknown := sorted(set(options.objectives) - set(OBJECTIVES)):
-        parser.error(f"no objective {unknown[0]!r}; there are: {', '.join(OBJECTIVES)}")
+        parser.error(f"unknown objective {unknown[0]!r}; choose from {', '.join(OBJECTIVES)}")
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     print(
-        "| objective | family | steps | held-out book (the same answer each time) | "
-        "CoNLL-2003 from random weights | from what was learnt |\n|---|---|---|---|---|---|"
+        "| objective | family | steps | held-out book (constant prediction) | "
+        "CoNLL-2003 from random weights | from the pre-trained model |\n|---|---|---|---|---|---|"
     )
     for name in options.objectives or OBJECTIVES:
         objective = OBJECTIVES[name]
@@ -237,10 +239,10 @@ def main() -> None:
         scores: dict[str, list[float]] = {"random": [], "learnt": []}
         for seed in range(options.seeds):
             folder = out / f"{objective.arch}-random-{seed}"
-            fresh = random_start(run, folder, seed, "body")
+            fresh = write_random_model(run, folder, seed, "body")
             for start, model in (("random", fresh), ("learnt", run)):
                 tags = out / f"tag-{objective.arch if start == 'random' else name}-{start}-{seed}"
-                scores[start].append(tagged(model, tags, seed))
+                scores[start].append(fine_tune_and_score(model, tags, seed))
                 print(f"{tags.name}: {scores[start][-1]:.4f}", file=sys.stderr, flush=True)
         cells = [", ".join(held_out(objective, run)), *map(cell, scores.values())]
         print(f"| {name} | {objective.arch} | {steps:,} | {' | '.join(cells)} |", flush=True)

@@ -1,10 +1,10 @@
-"""heedful's own arms, as users call it: a run, a precision, and texts."""
+"""The arms of heedful: one for each precision, called as users call it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Format
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
@@ -16,7 +16,8 @@ def arms(run: Callable[[Trial, Callable[..., "Predictor"]], Any]) -> dict[str, A
     """Return an arm for each precision.
 
     Args:
-        run: takes the laps, given what loads a run folder in the arm's precision.
+        run: Runs the laps; its second argument is a function that loads a run folder in the arm's
+            precision.
     """
     return {
         f"heedful {name}": Arm(run=_in_precision(name, run), format=number_format, peer=False)

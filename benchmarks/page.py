@@ -1,14 +1,14 @@
-"""``python -m benchmarks.page``: make the tables of docs/benchmarks.md from the results.
+"""``python -m benchmarks.page``: write the tables of docs/benchmarks.md from the stored results.
 
-For each kind of CPU and number of threads, each row is the newest that was measured.
+For each type of CPU and number of threads, the page shows the latest result of each row.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.race import ROOT
 from benchmarks.results import FOLDER, Entry, read
 from benchmarks.rows import ROWS
+from benchmarks.runner import ROOT
 from benchmarks.table import headings, lines
 
 PAGE = ROOT / "docs/benchmarks.md"
@@ -16,7 +16,7 @@ BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
 def newest(folder: Path) -> dict[tuple[str, int], dict[str, Entry]]:
-    """Return by CPU and threads, and by row, what was measured last."""
+    """Return the latest result of each row, by CPU and number of threads."""
     groups: dict[tuple[str, int], dict[str, Entry]] = {}
     for path in sorted(folder.glob("*.json")):
         kept = read(path)
@@ -28,10 +28,10 @@ def newest(folder: Path) -> dict[tuple[str, int], dict[str, Entry]]:
 
 
 def text_of(folder: Path) -> str:
-    """Return the tables, as Markdown."""
+    """Return the tables as Markdown."""
     parts = []
     for (cpu, threads), rows in newest(folder).items():
-        parts += [f"## {cpu}, {_counted(threads, 'thread')}", ""]
+        parts += [f"## {cpu}, {_with_unit(threads, 'thread')}", ""]
         order = [name for name in ROWS if name in rows] + sorted(set(rows) - set(ROWS))
         for name in order:
             parts += [*_section(name, rows[name]), ""]
@@ -41,7 +41,8 @@ def text_of(folder: Path) -> str:
 def _section(name: str, entry: Entry) -> Iterator[str]:
     yield f"### {name}"
     yield ""
-    yield f"{entry['title'][0].upper()}{entry['title'][1:]}. {_how(entry)}"
+    title = ROWS[name].title if name in ROWS else entry["title"]
+    yield f"{title[0].upper()}{title[1:]}. {_conditions(entry)}"
     yield ""
     columns = headings(entry)
     yield f"| {' | '.join(columns)} |"
@@ -50,8 +51,8 @@ def _section(name: str, entry: Entry) -> Iterator[str]:
         yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def _how(entry: Entry) -> str:
-    """Say how it was measured."""
+def _conditions(entry: Entry) -> str:
+    """Describe how a row was measured."""
     best = {name: max(rates.values()) for name, rates in entry["ceilings"].items()}
     ceilings = ", ".join(f"{name} {rate:,.0f}" for name, rate in best.items())
     versions = ", ".join(
@@ -62,17 +63,17 @@ def _how(entry: Entry) -> str:
     size = "" if entry["size"] == 1 else f", {entry['size']:.0%} of the usual work"
     torch = entry["versions"]["heedful"].get("torch", "")
     return (
-        f"{_counted(entry['laps'], 'lap')}{size}, {entry['when'][:10]}: `{entry['command']}`; "
-        f"GFLOP/s at best: {ceilings}; torch {torch}; {versions}."
+        f"{_with_unit(entry['laps'], 'lap')}{size}, {entry['when'][:10]}: `{entry['command']}`; "
+        f"peak GFLOP/s: {ceilings}; torch {torch}; {versions}."
     )
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s'[: number != 1]}"
+def _with_unit(number: int, unit: str) -> str:
+    return f"{number} {unit}{'s'[: number != 1]}"
 
 
-def filled(page: str, tables: str) -> str:
-    """Return the page with these tables between its marks."""
+def fill(page: str, tables: str) -> str:
+    """Replace the tables between the two markers of the page."""
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}\n\n{tables}\n{END}{after}"
@@ -80,7 +81,7 @@ def filled(page: str, tables: str) -> str:
 
 def main() -> None:
     """Write the page."""
-    page = filled(PAGE.read_text(encoding="utf-8"), text_of(FOLDER))
+    page = fill(PAGE.read_text(encoding="utf-8"), text_of(FOLDER))
     PAGE.write_text(page, encoding="utf-8")
 
 

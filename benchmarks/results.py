@@ -1,4 +1,4 @@
-"""What was measured, as files: one for a day and a kind of CPU."""
+"""The stored results: one file per day and type of CPU."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.race import Runner, figure
 from benchmarks.row import Plan, Row, Scores
+from benchmarks.runner import Runner, result_of
 
 FOLDER = Path(__file__).parent / "results"
 Entry = dict[str, Any]
@@ -19,14 +19,14 @@ Ceilings = dict[str, dict[str, float]]
 def entry_of(
     name: str, row: Row, plan: Plan, runners: list[Runner], scores: Scores, ceilings: Ceilings
 ) -> Entry:
-    """Put together what a race has given: each arm's figure beside the best peer's."""
+    """Build the entry of a row: the result of each arm, and its ratio to the best peer."""
     arms: dict[str, Entry] = {}
     for runner in runners:
         arm: Entry = {"peer": row.arms[runner.name].peer, "format": row.arms[runner.name].format}
         if runner.failed is not None:
             arms[runner.name] = {**arm, "failed": runner.failed}
             continue
-        value = figure(row, plan, runner)
+        value = result_of(row, plan, runner)
         arm |= {
             "value": value,
             "seconds": [round(lap["seconds"], 4) for lap in runner.laps],
@@ -42,7 +42,7 @@ def entry_of(
 
 
 def _add_ratios(arms: dict[str, Entry], *, less_is_better: bool) -> None:
-    """Say how each arm stands to the best peer, and to the best of its own format."""
+    """Add each arm's ratio to the best peer, and to the best peer in the same format."""
     done = [arm for arm in arms.values() if "value" in arm]
     best = min if less_is_better else max
     for arm in done:
@@ -58,12 +58,12 @@ def _add_ratios(arms: dict[str, Entry], *, less_is_better: bool) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Say what this machine is."""
+    """Describe this machine."""
     return {"cpu": _cpu(), "cores": len(os.sched_getaffinity(0)), "system": platform.platform()}
 
 
 def _cpu() -> str:
-    """Return the name of the CPU, with what tells one generation from another."""
+    """Return the name of the CPU with its family, model and instruction sets."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -86,13 +86,13 @@ def _cpu() -> str:
 
 
 def path_of(cpu: str) -> Path:
-    """Return where results of today on such a CPU are kept."""
+    """Return the path of today's results for a CPU."""
     slug = re.sub(r"[^a-z0-9]+", "-", cpu.lower()).strip("-")
     return FOLDER / f"{datetime.now(UTC):%Y-%m-%d}-{slug}.json"
 
 
 def add(entry: Entry, path: Path) -> None:
-    """Write a row to a file, in the place of the same row with as many threads."""
+    """Write a row to a file; it replaces the same row with the same number of threads."""
     kept: Entry = read(path) if path.exists() else {"machine": machine(), "rows": []}
     key = (entry["row"], entry["threads"])
     rows = [row for row in kept["rows"] if (row["row"], row["threads"]) != key]

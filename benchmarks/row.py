@@ -1,50 +1,50 @@
-"""What a row of the table is."""
+"""The parts of a benchmark: a row of the table, its arms, and its plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.trial import Trial
+from benchmarks.arm_process import Trial
 
 Format = Literal["fp32", "bf16", "int8", ""]
-"""The format of an arm's matrix products; none where there are none."""
+"""Number format of an arm's matrix products; empty if it has none."""
 Scores = dict[str, dict[str, float]]
-"""By the name of an arm: its figures of quality."""
+"""Quality scores of each arm, by the arm's name and the score's name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """One way to do the work of a row."""
+    """One way to do the work of a row: a library in one precision."""
 
     run: Callable[[Trial], Any]
-    """Sets up, takes the laps, and returns the answers, which the row's `score` is given."""
+    """Set up, run the laps, and return the outputs for the row's `score`."""
     format: Format = ""
     peer: bool = True
-    """Runs in the peers' environment; else it is heedful's."""
+    """Whether it runs in the peers' environment; otherwise it is an arm of heedful."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a row's laps are."""
+    """The amount of work in the laps of a row."""
 
     amounts: list[float] | None = None
-    """How much is done in each lap, in the row's unit; None where arms count it themselves."""
+    """Amount of work in each lap, in the row's unit; None if the arms count it themselves."""
     operations: float | None = None
-    """Floating-point operations for one of the unit, for the share of the machine's ceiling."""
+    """Floating-point operations per unit, to compute the share of the machine's peak."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """Something that is measured, with all who do it."""
+    """A benchmark: a task, its data and its arms."""
 
     title: str
     arms: Mapping[str, Arm]
     prepare: Callable[[Path, int, float], Plan]
-    """Writes the work into a folder, given the number of laps and the share of the usual size."""
+    """Write the data to a folder, given the number of laps and the share of the usual size."""
     score: Callable[[Path, Mapping[str, Any]], Scores]
-    """Judges the answers of the arms, by their names."""
+    """Score the outputs of the arms, by the arms' names."""
     unit: str
     measure: Literal["rate", "seconds", "memory"] = "rate"
-    """What counts: amounts a second, the seconds of a lap, or what the laps added to the peak of
-    memory."""
+    """What is compared: work per second, the seconds of a lap, or the increase of the peak memory
+    during the laps."""

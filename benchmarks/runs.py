@@ -1,7 +1,7 @@
-"""The trained runs that rows answer with: made where they are not there, and kept.
+"""The trained models that rows predict with; missing ones are trained first.
 
-They are kept in the folder that ``HEEDFUL_BENCH_RUNS`` names, or in ``build/bench``; a run that is
-put there under one of these names is taken as it is.
+They are stored in the folder ``HEEDFUL_BENCH_RUNS``, by default ``build/bench``. If a run with the
+right name exists there, it is reused as it is.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.data import FOLDER
-from benchmarks.race import ROOT
+from benchmarks.runner import ROOT
 
 RUNS = "HEEDFUL_BENCH_RUNS"
 _MULTI30K = ("multi30k/train.de.gz", "multi30k/train.en.gz")
@@ -53,18 +53,18 @@ RECIPES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
         ("--preset", "base", *_TRANSLATOR, "--learning-rate", "5e-4", "--epochs", "3"),
     ),
 }
-"""What is trained: the task, the files of the data folder, and the options."""
+"""For each run: the task, the training files in the data folder, and the options."""
 
 
-def trained(name: str) -> Path:
-    """Return the folder of a finished run, which is trained first where it is not there."""
+def trained_run(name: str) -> Path:
+    """Return the folder of a finished run; train it first if it does not exist."""
     folder = Path(os.environ.get(RUNS, ROOT / "build/bench")).absolute() / name
-    if not (folder / "model.safetensors").exists():  # which is written last
+    if not (folder / "model.safetensors").exists():  # the last file that a run writes
         task, files, options = RECIPES[name]
         data = [str(FOLDER / file) for file in files]
         command = ["train", task, "--train", *data, *options, "--out", str(folder)]
-        print(f"training {folder} first, which is kept", file=sys.stderr, flush=True)
-        # A run that was broken off is taken up again.
+        print(f"training {folder} first; it will be reused", file=sys.stderr, flush=True)
+        # If a run was interrupted, continue it.
         resume = ["--resume"] if folder.exists() else []
         subprocess.run([sys.executable, "-m", "heedful", *command, *resume], check=True)
     return folder

@@ -1,13 +1,15 @@
-"""What a step costs with several processes, predicted and measured; and what GPUs would take.
+"""Predict and measure the time of a step with several processes, and estimate it for GPUs.
 
     python -m benchmarks.scale [--processes 1 2 4] [--steps 12] [--preset mini]
     python -m benchmarks.scale --estimate [--gpus 8 64] [--share 0.4] [--price 2.5] ...
 
-The model of the estimate: a step takes its slowest of computing and reading, then the part of the
-exchange of gradients that computing does not hide, and its part of writing a checkpoint. Its first
-form fits two numbers on one process, seconds of a step and of a token, adds the seconds that gloo
-takes for as many gradients, and meets what more processes take on this machine. Its second form
-puts in the figures of GPUs, which are options: nothing of it is measured here.
+The model: the time of a step is the larger of computing and reading, plus the part of the gradient
+exchange that does not overlap with computing, plus the step's share of writing a checkpoint.
+
+The first command fits two numbers on one process, the seconds per step and per token, adds the
+measured time that gloo needs to exchange the gradients, and compares this prediction with the time
+that several processes take on this machine. The second command estimates the time on GPUs from the
+options; it measures nothing.
 """
 
 import argparse
@@ -22,19 +24,19 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.data import FOLDER
-from benchmarks.race import ROOT
+from benchmarks.runner import ROOT
 
 BATCH, LENGTH = 32, 128
 TEXT = FOLDER / "gutenberg/emma.txt.gz"
 BACKWARD = 2 / 3
-"""The part of computing that the exchange of gradients can hide behind."""
+"""The share of computing that the gradient exchange can overlap with: the backward pass."""
 
 
-# What several processes take on this machine.
+# Measurements with several processes on this machine.
 
 
-def started(processes: int, program: list[str]) -> list[str]:
-    """Return the command that starts a program in some processes."""
+def launch_command(processes: int, program: list[str]) -> list[str]:
+    """Return the command that runs a program in several processes."""
     if processes == 1:
         return [sys.executable, *program]
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -42,7 +44,7 @@ def started(processes: int, program: list[str]) -> list[str]:
 
 
 def output_of(command: list[str]) -> str:
-    """Run a command on one thread a process, and return what it prints."""
+    """Run a command with one thread per process, and return its output."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
@@ -51,7 +53,7 @@ def output_of(command: list[str]) -> str:
 
 
 def step_seconds(processes: int, batch: int, preset: str, steps: int) -> float:
-    """Return the seconds of a step of pre-training, the median of some."""
+    """Return the median seconds of a pre-training step."""
     with TemporaryDirectory() as name:
         run = Path(name) / "run"
         options = {
@@ -66,7 +68,7 @@ def step_seconds(processes: int, batch: int, preset: str, steps: int) -> float:
             "--precision": "fp32",
         }
         words = [word for pair in options.items() for word in pair]
-        output_of(started(processes, ["-m", "heedful", "train", "pretrain", *words]))
+        output_of(launch_command(processes, ["-m", "heedful", "train", "pretrain", *words]))
         rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
         rates = [row["tokens_per_second"] for row in rows if "tokens_per_second" in row]
     rate: float = median(rates[2:])
@@ -74,15 +76,15 @@ def step_seconds(processes: int, batch: int, preset: str, steps: int) -> float:
 
 
 def exchange_seconds(processes: int, numbers: int) -> float:
-    """Return the seconds in which some processes add up as many numbers."""
+    """Return the seconds of an all-reduce of ``numbers`` values between processes."""
     if processes == 1:
         return 0.0
     program = ["-m", "benchmarks.scale", "--exchange", str(numbers)]
-    return float(output_of(started(processes, program)))
+    return float(output_of(launch_command(processes, program)))
 
 
 def exchange(numbers: int) -> None:
-    """Be one of the processes that add up numbers; the first prints the seconds."""
+    """Run one process of the all-reduce; the first process prints the seconds."""
     import torch
     import torch.distributed as dist
 
@@ -99,7 +101,7 @@ def exchange(numbers: int) -> None:
 
 
 def parameters_of(preset: str) -> int:
-    """Return how many numbers the model has whose steps are measured."""
+    """Return the number of parameters of the measured model."""
     from heedful.models import BertForMaskedLM
     from heedful.models.fresh import new_config
 
@@ -111,81 +113,85 @@ def parameters_of(preset: str) -> int:
 
 
 def measure(processes: list[int], preset: str, steps: int) -> None:
-    """Print the seconds of a step, predicted from one process, and measured."""
+    """Print the seconds of a step: predicted from one process, and measured."""
     cores, numbers = len(os.sched_getaffinity(0)), parameters_of(preset)
     half, whole = (step_seconds(1, batch, preset, steps) for batch in (BATCH // 2, BATCH))
-    of_step = max(2 * half - whole, 0.0)
-    of_rest = whole - of_step  # what grows with the tokens of a step
+    per_step = max(2 * half - whole, 0.0)
+    for_tokens = whole - per_step  # the part that is proportional to the tokens of a step
     print(
-        f"{numbers / 1e6:.1f} million parameters, {BATCH * LENGTH:,} tokens a step, {cores} cores"
+        f"{numbers / 1e6:.1f} million parameters, {BATCH * LENGTH:,} tokens per step, {cores} cores"
     )
-    print(f"One process: {of_step:.3f} s of each step, and {of_rest:.3f} s of its tokens")
+    print(f"One process: {per_step:.3f} s per step, plus {for_tokens:.3f} s for its tokens")
     print("| processes | exchange, s | step predicted, s | measured, s | measured, tokens/s |")
     print("|---|---|---|---|---|")
     for count in processes:
-        added = exchange_seconds(count, numbers)
-        predicted = max(1, count / cores) * (of_step + of_rest / count) + added
+        exchange_time = exchange_seconds(count, numbers)
+        predicted = max(1, count / cores) * (per_step + for_tokens / count) + exchange_time
         seconds = whole if count == 1 else step_seconds(count, BATCH, preset, steps)
         rate = BATCH * LENGTH / seconds
         print(
-            f"| {count} | {added:.3f} | {predicted:.3f} | {seconds:.3f} | {rate:,.0f} |", flush=True
+            f"| {count} | {exchange_time:.3f} | {predicted:.3f} | {seconds:.3f} | {rate:,.0f} |",
+            flush=True,
         )
 
 
-# What GPUs would take.
+# Estimates for GPUs.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A pre-training of a BERT, and what is assumed of the machines. Rates are of a second."""
+    """The pre-training of a BERT, and assumptions about the machines. All rates are per second."""
 
     layers: int = 12
     hidden: int = 768
     vocabulary: int = 30522
     length: int = 512
     gigabytes: float = 100.0
-    """Of text."""
+    """Size of the text."""
     bytes_per_token: float = 4.5
     batch_tokens: int = 2**20
-    """Of a step, all GPUs together."""
+    """Tokens per step, over all GPUs."""
     peak: float = 989e12
-    """Operations of a GPU in bf16, as its maker says."""
+    """Peak operations of a GPU in bf16, from its data sheet."""
     share: float = 0.4
-    """Of the peak that training reaches."""
+    """Share of the peak that training reaches."""
     inside: float = 300e9
-    """Bytes that a GPU exchanges with others of its machine."""
+    """Bytes that a GPU exchanges with other GPUs of its machine."""
     between: float = 40e9
     """Bytes that a GPU exchanges with other machines."""
     gpus_per_machine: int = 8
     read: float = 400_000
-    """Tokens that a core reads and tokenizes: between what `benchmarks.input` measures."""
+    """Tokens that a core reads and tokenizes, within the range that `benchmarks.input` measures."""
     cores_per_gpu: int = 8
     disk: float = 1e9
-    """Bytes that are written of a checkpoint."""
+    """Bytes of a checkpoint that are written."""
     checkpoint_steps: int = 1000
     price: float = 2.5
-    """Of a GPU for an hour."""
+    """Price of a GPU per hour."""
 
     @property
     def tokens(self) -> float:
-        """Tokens of the text."""
+        """Number of tokens of the text."""
         return self.gigabytes * 1e9 / self.bytes_per_token
 
     @property
     def parameters(self) -> int:
-        """Numbers of the model: of its layers, of the vocabulary, of the positions."""
+        """Number of parameters: of the layers, the vocabulary and the positions."""
         return 12 * self.layers * self.hidden**2 + (self.vocabulary + self.length) * self.hidden
 
     @property
     def operations(self) -> float:
-        """Operations of a token, there and back: weights, attention, the words of 15 %."""
+        """Operations per token, forward and backward.
+
+        They are those of the weights, of attention, and of the prediction head for 15 % of tokens.
+        """
         weights = 12 * self.layers * self.hidden**2 + 0.15 * self.vocabulary * self.hidden
         return 6 * weights + 12 * self.layers * self.length * self.hidden
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """The seconds of a step, by what they go to; hours and price of one epoch."""
+    """The seconds of a step by part, and the hours and price of one epoch."""
 
     computing: float
     reading: float
@@ -197,9 +203,10 @@ class Estimate:
 
 
 def estimate(job: Job, gpus: int) -> Estimate:
-    """Return what a step and an epoch of a job take.
+    """Estimate the time and the price of a job.
 
-    Gradients go round a ring in float32: 2 (n - 1) / n of their bytes leave each GPU.
+    The gradients are exchanged by a ring all-reduce in float32: each GPU sends 2 (n - 1) / n of
+    their bytes.
     """
     computing = job.batch_tokens / gpus * job.operations / (job.peak * job.share)
     reading = job.batch_tokens / (gpus * job.cores_per_gpu * job.read)
@@ -207,7 +214,7 @@ def estimate(job: Job, gpus: int) -> Estimate:
     exchange = 2 * (gpus - 1) / gpus * 4 * job.parameters / rate
     exposed = max(
         exchange - BACKWARD * computing, 0.1 * exchange
-    )  # the last bucket is never hidden
+    )  # the exchange of the last bucket overlaps with nothing
     checkpoint = 12 * job.parameters / job.disk / job.checkpoint_steps
     seconds = max(computing, reading) + exposed + checkpoint
     hours = job.tokens / job.batch_tokens * seconds / 3600
@@ -226,8 +233,8 @@ def print_estimates(job: Job, gpus: list[int]) -> None:
     """Print a row for each number of GPUs."""
     print(
         f"{job.tokens / 1e9:.1f} billion tokens of {job.gigabytes:g} GB, "
-        f"{job.tokens / job.batch_tokens:,.0f} steps of {job.batch_tokens:,} tokens, "
-        f"{job.parameters / 1e6:.0f} million parameters, {job.operations / 1e9:.2f} GFLOP a token"
+        f"{job.tokens / job.batch_tokens:,.0f} steps of {job.batch_tokens:,} tokens each, "
+        f"{job.parameters / 1e6:.0f} million parameters, {job.operations / 1e9:.2f} GFLOP per token"
     )
     print("| GPUs | computing | reading | exchange (exposed) | checkpoints | hours | price |")
     print("|---|---|---|---|---|---|---|")
@@ -245,14 +252,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--steps", type=int, default=12, help="of each run")
-    parser.add_argument("--preset", default="mini", help="sizes of the model that is measured")
+    parser.add_argument("--steps", type=int, default=12, help="steps of each run")
+    parser.add_argument("--preset", default="mini", help="size of the measured model")
     parser.add_argument("--exchange", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--estimate", action="store_true", help="for GPUs, from the figures below")
+    parser.add_argument(
+        "--estimate", action="store_true", help="estimate GPUs from the options below"
+    )
     parser.add_argument("--gpus", nargs="+", type=int, default=[8, 64])
-    assumed = Job()
+    defaults = Job()
     for name in Job.__slots__:
-        default = getattr(assumed, name)
+        default = getattr(defaults, name)
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=type(default), default=default, help=f"{default:g}")
     options = parser.parse_args()

@@ -1,12 +1,14 @@
-"""The server under load, on loopback: ``python -m benchmarks.serve`` (``--help`` tells the rest).
+"""Load-test the server on the loopback interface: ``python -m benchmarks.serve`` (see ``--help``).
 
-First every server is asked by a number of clients that each wait for their answer, a lap each in
-turn: its throughput, and how long answers take. Then heedful's alone is sent twice the requests
-that it can answer, at even intervals, whatever it answers: the excess must be refused at once, and
-who is accepted must wait no longer than the queue's limit and two batches. Every answer is checked
-against what ``heedful predict`` gives for the text alone.
+The first part measures throughput and latency. A number of clients send requests to each server in
+turn, one lap at a time; each client waits for a response before it sends the next request.
 
-The servers have all cores but one, which the client has for itself.
+The second part tests overload. heedful's server gets twice as many requests as it can handle, at
+even intervals. It must refuse the excess at once, and an accepted request must not wait longer than
+the limit of the queue plus two batches.
+
+Every response is compared with what ``heedful predict`` gives for the same text alone. The servers
+use all cores but one; the client uses that core.
 """
 
 import argparse
@@ -42,59 +44,61 @@ _READY_SECONDS = 120
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A text, and what is right about it."""
+class Example:
+    """A text, heedful's prediction and the correct label."""
 
     text: str
     label: str
-    """What heedful predicts."""
+    """Label that heedful predicts."""
     score: float
     truth: str
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """What came of some requests."""
+    """The results of a number of requests."""
 
     seconds: list[float] = field(default_factory=list)
-    """Of those that were answered."""
+    """Latencies of the requests that were answered."""
     refused: list[float] = field(default_factory=list)
-    """Seconds until those that were refused were told so."""
+    """Latencies of the requests that were refused."""
     statuses: Counter[str] = field(default_factory=Counter)
     wrong: int = 0
-    """Answers that are not those of predict."""
+    """Number of responses that differ from heedful's predictions."""
     right: int = 0
-    """Answers that are true."""
+    """Number of responses with the correct label."""
 
     def percentile(self, share: float, *, refused: bool = False) -> float:
-        """Return the milliseconds within which a share of the requests were answered."""
+        """Return a percentile of the latencies in milliseconds; ``share`` is from 0 to 1."""
         seconds = sorted(self.refused if refused else self.seconds)
         return 1000 * seconds[min(int(share * len(seconds)), len(seconds) - 1)] if seconds else 0.0
 
 
 @dataclass(kw_only=True, slots=True)
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     name: str
     process: subprocess.Popen[bytes]
     url: str
     path: str
     tolerance: float | None
-    """How far scores may be from those of predict; None if labels may differ, too."""
+    """Largest allowed difference from heedful's scores; None to allow other labels, too."""
 
     def memory(self) -> float:
-        """Return the MiB that it holds."""
+        """Return the memory of the server in MiB."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         (line,) = (line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(line.split()[1]) / 1024
 
 
-async def ask(client: httpx.AsyncClient, server: Server, asked: Asked, tally: Tally) -> None:
-    """Send a request, and note what comes of it."""
+async def send_request(
+    client: httpx.AsyncClient, server: Server, example: Example, tally: Tally
+) -> None:
+    """Send a request, and record the result."""
     started = time.perf_counter()
     try:
-        reply = await client.post(server.url + server.path, json={"texts": [asked.text]})
+        reply = await client.post(server.url + server.path, json={"texts": [example.text]})
     except httpx.HTTPError as error:
         tally.statuses[type(error).__name__] += 1
         return
@@ -105,35 +109,37 @@ async def ask(client: httpx.AsyncClient, server: Server, asked: Asked, tally: Ta
         return
     tally.seconds.append(seconds)
     (answer,) = reply.json()["answers"]
-    tally.right += answer["label"] == asked.truth
+    tally.right += answer["label"] == example.truth
     if server.tolerance is not None:
-        near = abs(answer["score"] - asked.score) <= server.tolerance
-        tally.wrong += not near or answer["label"] != asked.label
+        near = abs(answer["score"] - example.score) <= server.tolerance
+        tally.wrong += not near or answer["label"] != example.label
 
 
-async def ask_in_turn(server: Server, asked: Sequence[Asked], seconds: float, tally: Tally) -> None:
-    """Let clients ask for some time, each waiting for its answer."""
-    texts = itertools.cycle(asked)
+async def run_clients(
+    server: Server, examples: Sequence[Example], seconds: float, tally: Tally
+) -> None:
+    """Run the clients for some seconds; each waits for a response before its next request."""
+    texts = itertools.cycle(examples)
     end = time.perf_counter() + seconds
     async with client_of(CLIENTS) as client:
 
-        async def keep_asking() -> None:
+        async def run_client() -> None:
             while time.perf_counter() < end:
-                await ask(client, server, next(texts), tally)
+                await send_request(client, server, next(texts), tally)
 
-        await asyncio.gather(*(keep_asking() for _ in range(CLIENTS)))
+        await asyncio.gather(*(run_client() for _ in range(CLIENTS)))
 
 
-async def ask_steadily(
-    server: Server, asked: Sequence[Asked], rate: float, seconds: float, tally: Tally
+async def send_at_rate(
+    server: Server, examples: Sequence[Example], rate: float, seconds: float, tally: Tally
 ) -> list[float]:
-    """Send requests at even intervals, whatever comes of them; return the memory at each second."""
+    """Send requests at even intervals, without waiting; return the server's memory each second."""
     memory: list[float] = []
     tasks: set[asyncio.Task[None]] = set()
-    texts = itertools.cycle(asked)
+    texts = itertools.cycle(examples)
     async with contextlib.AsyncExitStack() as stack:
-        # A pool looks through all of its connections at each request, so many small ones are asked
-        # in turn: one of 4,096 connections would keep the client busier than the server.
+        # Use many small pools in turn. For each request a pool searches all of its connections, so
+        # a single pool of 4,096 connections would keep the client busier than the server.
         pools = [await stack.enter_async_context(client_of(32)) for _ in range(128)]
         clients = itertools.cycle(pools)
         started = time.perf_counter()
@@ -143,7 +149,7 @@ async def ask_steadily(
                 await asyncio.sleep(early)
             if due - started >= len(memory):
                 memory.append(server.memory())
-            request = ask(next(clients), server, next(texts), tally)
+            request = send_request(next(clients), server, next(texts), tally)
             tasks.add(task := asyncio.create_task(request))
             task.add_done_callback(tasks.discard)
         await asyncio.gather(*tasks)
@@ -151,14 +157,14 @@ async def ask_steadily(
 
 
 def client_of(connections: int) -> httpx.AsyncClient:
-    """Return a client with so many connections."""
+    """Return a client with a maximum number of connections."""
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     return httpx.AsyncClient(limits=limits, timeout=120, verify=False)
 
 
 @contextlib.contextmanager
-def running(name: str, run: Path, cores: set[int]) -> Iterator[Server]:
-    """Start a server on some cores, and give it once it is ready."""
+def running_server(name: str, run: Path, cores: set[int]) -> Iterator[Server]:
+    """Start a server on the given cores, and yield it once it is ready."""
     kind, _, precision = name.partition(" ")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -195,7 +201,7 @@ def running(name: str, run: Path, cores: set[int]) -> Iterator[Server]:
 
 
 def wait_until_ready(server: Server) -> None:
-    """Return when a server says that it is ready."""
+    """Wait until a server is ready."""
     end = time.perf_counter() + _READY_SECONDS
     while time.perf_counter() < end and server.process.poll() is None:
         with contextlib.suppress(httpx.HTTPError):
@@ -206,7 +212,7 @@ def wait_until_ready(server: Server) -> None:
 
 
 def batch_seconds(server: Server, share: float) -> float:
-    """Return the seconds within which a share of heedful's batches were computed."""
+    """Return a percentile of the seconds of heedful's batches; ``share`` is from 0 to 1."""
     text = httpx.get(f"{server.url}/metrics").text
     rows = re.findall(r'heedful_batch_seconds_bucket\{le="([^"]+)",[^}]*\} (\S+)', text)
     buckets = [(float(most), float(count)) for most, count in rows]
@@ -219,21 +225,23 @@ def batch_seconds(server: Server, share: float) -> float:
     return below
 
 
-def questions(run: Path, texts: int, precision: Literal["fp32", "bf16"]) -> list[Asked]:
-    """Return texts with heedful's answers, each computed alone in the server's precision."""
+def predict_examples(run: Path, texts: int, precision: Literal["fp32", "bf16"]) -> list[Example]:
+    """Return texts with heedful's predictions, each computed alone in the server's precision."""
     import heedful
 
     records = ag_news("test", texts)
     predictor = heedful.load(run, precision=precision)
     answers = [predictor(record.text) for record in records]
     return [
-        Asked(text=record.text, label=one.label, score=one.score, truth=(record.labels or ("",))[0])
+        Example(
+            text=record.text, label=one.label, score=one.score, truth=(record.labels or ("",))[0]
+        )
         for record, one in zip(records, answers, strict=True)
     ]
 
 
 def train(folder: Path) -> Path:
-    """Train a run that knows the subjects of AG News."""
+    """Train a classifier on AG News."""
     import heedful
 
     heedful.train(
@@ -249,8 +257,8 @@ def train(folder: Path) -> Path:
     return folder / "news"
 
 
-def show_race(console: Console, tallies: dict[str, Tally], seconds: float) -> None:
-    """Print the throughput of every server, and how long its answers take."""
+def show_throughput(console: Console, tallies: dict[str, Tally], seconds: float) -> None:
+    """Print the throughput and the latencies of every server."""
     table = Table("server", "requests/s", "p50 ms", "p99 ms", "accuracy", "wrong", "lost")
     for name, tally in tallies.items():
         answered = len(tally.seconds)
@@ -269,33 +277,33 @@ def show_race(console: Console, tallies: dict[str, Tally], seconds: float) -> No
 def show_overload(
     console: Console, tally: Tally, memory: list[float], batch: float, rate: float
 ) -> None:
-    """Print how the server does with twice what it can answer."""
+    """Print the results of the overload test."""
     lost = sum(n for status, n in tally.statuses.items() if status not in ("200", "429"))
     minute = max(1, min(60, len(memory) // 4))
     first = statistics.median(memory[minute : 2 * minute])
     last = statistics.median(memory[-minute:])
     limit = 1000 * (QUEUE_SECONDS + 2 * batch)
     table = Table("at twice the capacity", "measured", "wanted")
-    table.add_row("requests sent a second", f"{rate:,.1f}", "")
+    table.add_row("requests sent per second", f"{rate:,.1f}", "")
     table.add_row("answered", f"{tally.statuses['200']:,}", "")
     table.add_row("refused with 429", f"{tally.statuses['429']:,}", "the rest")
     others = [f"{n:,} {status}" for status, n in tally.statuses.items()]
     table.add_row("neither", f"{lost:,} of {', '.join(others)}" if lost else "0", "0")
     table.add_row("wrong", f"{tally.wrong:,}", "0")
-    table.add_row("p50 of the answered, ms", f"{tally.percentile(0.5):,.0f}", "")
-    table.add_row("p99 of the answered, ms", f"{tally.percentile(0.99):,.0f}", f"{limit:,.0f}")
+    table.add_row("p50 of answered, ms", f"{tally.percentile(0.5):,.0f}", "")
+    table.add_row("p99 of answered, ms", f"{tally.percentile(0.99):,.0f}", f"{limit:,.0f}")
     refused = f"{tally.percentile(0.99, refused=True):,.0f}"
-    table.add_row("p99 of the refused, ms", refused, "at once")
+    table.add_row("p99 of refused, ms", refused, "at once")
     table.add_row("p99 of batches, ms", f"{1000 * batch:,.0f}", "")
     table.add_row("memory, MiB", f"{first:,.0f} to {last:,.0f}", "flat")
     console.print(table)
 
 
 def main() -> None:
-    """Measure, and print two tables."""
+    """Run both parts, and print a table for each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description=__doc__)
     parser.add_argument("--texts", type=int, default=TEXTS)
-    parser.add_argument("--run", type=Path, help="a finished run of classify; default: train one")
+    parser.add_argument("--run", type=Path, help="finished run of a classifier; default: train one")
     parser.add_argument("--arms", nargs="+", default=["heedful fp32", "pipeline", "onnx"])
     parser.add_argument("--laps", type=int, default=5)
     parser.add_argument("--lap-seconds", type=float, default=20)
@@ -306,27 +314,29 @@ def main() -> None:
     console = Console(width=110, highlight=False)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         run = options.run or train(Path(folder))
-        asked = {
-            name: questions(run, options.texts, "bf16" if name.endswith("bf16") else "fp32")
+        examples = {
+            name: predict_examples(run, options.texts, "bf16" if name.endswith("bf16") else "fp32")
             for name in options.arms
         }
         if "onnx" in options.arms:
             write_onnx(run)
         os.sched_setaffinity(0, {own})
-        arms = {name: stack.enter_context(running(name, run, cores)) for name in options.arms}
+        arms = {
+            name: stack.enter_context(running_server(name, run, cores)) for name in options.arms
+        }
         tallies = {name: Tally() for name in arms}
-        for name, server in arms.items():  # to warm up
-            asyncio.run(ask_in_turn(server, asked[name], options.lap_seconds / 4, Tally()))
+        for name, server in arms.items():  # warm-up
+            asyncio.run(run_clients(server, examples[name], options.lap_seconds / 4, Tally()))
         for _ in range(options.laps):
             for name, server in arms.items():
-                asyncio.run(ask_in_turn(server, asked[name], options.lap_seconds, tallies[name]))
+                asyncio.run(run_clients(server, examples[name], options.lap_seconds, tallies[name]))
         seconds = options.laps * options.lap_seconds
-        show_race(console, tallies, seconds)
+        show_throughput(console, tallies, seconds)
         ours = next((server for name, server in arms.items() if name.startswith("heedful")), None)
         if ours is not None and options.overload_seconds:
             rate = 2 * len(tallies[ours.name].seconds) / seconds
             tally = Tally()
-            steady = ask_steadily(ours, asked[ours.name], rate, options.overload_seconds, tally)
+            steady = send_at_rate(ours, examples[ours.name], rate, options.overload_seconds, tally)
             memory = asyncio.run(steady)
             show_overload(console, tally, memory, batch_seconds(ours, 0.99), rate)
 

@@ -1,7 +1,7 @@
-"""The servers that heedful's is measured against: what a user would write with FastAPI in an hour.
+"""The servers that heedful's is compared with: what a user would write with FastAPI in an hour.
 
-``python -m benchmarks.serve_peers pipeline|onnx FOLDER PORT`` serves one. Both take
-``{"texts": [...]}`` at ``/predict`` and answer with a label and its score for each text.
+``python -m benchmarks.serve_peers pipeline|onnx FOLDER PORT`` starts one. Both accept
+``{"texts": [...]}`` at ``/predict`` and return a label and its score for each text.
 """
 
 import sys
@@ -13,33 +13,33 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-Answers = Callable[[list[str]], list[dict[str, Any]]]
+Classify = Callable[[list[str]], list[dict[str, Any]]]
 
 
-class Question(BaseModel):
-    """Texts to answer for."""
+class PredictRequest(BaseModel):
+    """Texts to classify."""
 
     texts: list[str]
 
 
-def pipeline_answers(folder: Path) -> Answers:
-    """Answer with the reference's pipeline."""
+def load_pipeline(folder: Path) -> Classify:
+    """Return a function that classifies with the reference's pipeline."""
     from transformers import BertForSequenceClassification, BertTokenizerFast, pipeline
 
     model = BertForSequenceClassification.from_pretrained(folder)
     tokenizer = BertTokenizerFast.from_pretrained(folder)
-    answer = pipeline("text-classification", model=model, tokenizer=tokenizer)
+    classifier = pipeline("text-classification", model=model, tokenizer=tokenizer)
     length = model.config.max_position_embeddings
 
-    def answers(texts: list[str]) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = answer(texts, truncation=True, max_length=length)
+    def classify(texts: list[str]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = classifier(texts, truncation=True, max_length=length)
         return rows
 
-    return answers
+    return classify
 
 
-def onnx_answers(folder: Path) -> Answers:
-    """Answer with ONNX Runtime, the weights in int8."""
+def load_onnx(folder: Path) -> Classify:
+    """Return a function that classifies with ONNX Runtime, with weights in int8."""
     import numpy as np
     import onnxruntime
     from transformers import BertConfig, BertTokenizerFast
@@ -49,7 +49,7 @@ def onnx_answers(folder: Path) -> Answers:
     tokenizer = BertTokenizerFast.from_pretrained(folder)
     session = onnxruntime.InferenceSession(folder / "int8.onnx")
 
-    def answers(texts: list[str]) -> list[dict[str, Any]]:
+    def classify(texts: list[str]) -> list[dict[str, Any]]:
         batch = tokenizer(
             texts,
             padding=True,
@@ -62,11 +62,11 @@ def onnx_answers(folder: Path) -> Answers:
         scores = exponents / exponents.sum(-1, keepdims=True)
         return [{"label": names[int(row.argmax())], "score": float(row.max())} for row in scores]
 
-    return answers
+    return classify
 
 
 def write_onnx(folder: Path) -> None:
-    """Write the weights of a run of classify as an ONNX file in int8, beside them."""
+    """Write a classifier as an ONNX file in int8, to the folder of its run."""
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from transformers import BertForSequenceClassification
@@ -88,13 +88,13 @@ def write_onnx(folder: Path) -> None:
     quantize_dynamic(folder / "fp32.onnx", folder / "int8.onnx", weight_type=QuantType.QInt8)
 
 
-def application(answers: Answers) -> FastAPI:
-    """Return a server as the tutorials have it: each request is computed in a thread, by itself."""
+def application(classify: Classify) -> FastAPI:
+    """Return a server as in tutorials: it computes each request alone, in a thread."""
     app = FastAPI()
 
     @app.post("/predict")
-    def predict(question: Question) -> dict[str, Any]:
-        return {"answers": answers(question.texts)}
+    def predict(request: PredictRequest) -> dict[str, Any]:
+        return {"answers": classify(request.texts)}
 
     @app.get("/health")
     def health() -> dict[str, Any]:
@@ -103,7 +103,7 @@ def application(answers: Answers) -> FastAPI:
     return app
 
 
-KINDS = {"pipeline": pipeline_answers, "onnx": onnx_answers}
+KINDS = {"pipeline": load_pipeline, "onnx": load_onnx}
 
 if __name__ == "__main__":
     kind, folder, port = sys.argv[1:]

@@ -1,12 +1,13 @@
-"""Chinese into English, learnt from Tatoeba: a Transformer, an RNN, and JoeyNMT's Transformer.
+"""Translate Chinese into English on Tatoeba: a Transformer, an RNN, and JoeyNMT's Transformer.
 
     python -m benchmarks.tatoeba [NAME ...] [--out runs/tatoeba] [--minutes 20 | --steps N]
 
-The pairs are split by their English side, drawn by a seed: no English sentence of the test data is
-learnt from with another translation. Each program learns from the same pairs, as many steps as the
-minutes hold by the pace of the first ones, and translates the same sentences with a beam of 5;
-sacreBLEU scores all. JoeyNMT reads the pieces of heedful's vocabulary; `make bench-peers` makes its
-environment. Prints a line of JSON for each.
+The pairs are split at random by their English sentences, so that no English sentence of the test
+data occurs in the training data with another translation. All models train on the same pairs. A
+short run measures the time per step, and so how many steps fit into the minutes. All models
+translate the same sentences with beam size 5, and sacreBLEU scores them. JoeyNMT reads the pieces
+of heedful's vocabulary; `make bench-peers` creates its environment. The script prints a line of
+JSON for each model.
 """
 
 import argparse
@@ -19,8 +20,8 @@ from typing import Any
 
 import heedful
 from benchmarks.data import FOLDER
-from benchmarks.pace import PROBE, pace
-from benchmarks.pieces import read_pieces, run_joeynmt, write_pieces
+from benchmarks.joeynmt import read_pieces, run_joeynmt, write_pieces
+from benchmarks.step_time import PROBE_STEPS, seconds_per_step
 from heedful.reading.parallel import read_pairs
 from heedful.settings import ColumnSettings
 
@@ -34,7 +35,7 @@ COMMON: dict[str, Any] = {"learning_rate": 2e-3, "schedule": "linear", "dropout"
 
 
 def split(folder: Path) -> None:
-    """Write the three parts, a file of each language."""
+    """Write the three parts, one file per language."""
     text = gzip.decompress((FOLDER / "zh/tatoeba/cmn-eng.txt.gz").read_bytes()).decode("utf-8")
     pairs = [line.split("\t")[:2] for line in text.splitlines()]
     english = sorted({pair[0] for pair in pairs})
@@ -55,7 +56,7 @@ def files(folder: Path, part: str) -> list[Path]:
 
 
 def train(name: str, folder: Path, out: Path, steps: int) -> float:
-    """Train one of heedful's, and return the seconds of a step once it is under way."""
+    """Train one of heedful's models, and return the seconds per step."""
     heedful.train(
         "translate",
         train=files(folder, "train"),
@@ -66,11 +67,11 @@ def train(name: str, folder: Path, out: Path, steps: int) -> float:
         **COMMON,
         **RECIPES[name],
     )
-    return pace(out)
+    return seconds_per_step(out)
 
 
-def joeynmt(folder: Path, out: Path, steps: int) -> float:
-    """Train JoeyNMT, translate, and return the seconds of a step once it is under way."""
+def train_joeynmt(folder: Path, out: Path, steps: int) -> float:
+    """Train JoeyNMT, translate the test data, and return the seconds per step."""
     out.mkdir(parents=True, exist_ok=True)
     parts = ("train", "dev", "test")
     pairs = {part: list(read_pairs(files(folder, part), ColumnSettings())) for part in parts}
@@ -91,7 +92,7 @@ def joeynmt(folder: Path, out: Path, steps: int) -> float:
 
 
 def scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, object]:
-    """Return BLEU and chrF with their signatures, as heedful's evaluation has them."""
+    """Return BLEU and chrF with their signatures, like heedful's evaluation."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -105,11 +106,11 @@ def scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, objec
 def measure(
     name: str, folder: Path, out: Path, steps: int | None, minutes: float
 ) -> dict[str, object]:
-    """Train and score one of them."""
-    learn = joeynmt if name == "joeynmt" else (lambda *args: train(name, *args))
+    """Train and score one of the models."""
+    train_model = train_joeynmt if name == "joeynmt" else (lambda *args: train(name, *args))
     if steps is None:
-        steps = round(60 * minutes / learn(folder, out / f"{name}-probe", PROBE))
-    seconds = learn(folder, out / name, steps)
+        steps = round(60 * minutes / train_model(folder, out / f"{name}-probe", PROBE_STEPS))
+    seconds = train_model(folder, out / name, steps)
     references = (folder / "test.en").read_text(encoding="utf-8").splitlines()
     if name == "joeynmt":
         answers = (out / name / "answers.en").read_text(encoding="utf-8").splitlines()
@@ -125,16 +126,18 @@ def measure(
 
 
 def main() -> None:
-    """Train those that are named, or all."""
+    """Train and score the models given on the command line, by default all."""
     names = (*RECIPES, "joeynmt")
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}; default: all"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/tatoeba"))
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--steps", type=int, help="rather than minutes")
+    parser.add_argument("--steps", type=int, help="training steps, instead of --minutes")
     options = parser.parse_args()
     if unknown := sorted(set(options.names) - set(names)):
-        parser.error(f"no translator {unknown[0]!r}; there are: {', '.join(names)}")
+        parser.error(f"unknown model {unknown[0]!r}; choose from {', '.join(names)}")
     folder = options.out / "pairs"
     folder.mkdir(parents=True, exist_ok=True)
     split(folder)

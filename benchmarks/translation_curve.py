@@ -1,12 +1,12 @@
-"""How well a translator does after so many seconds of training: heedful's and JoeyNMT's.
+"""Plot BLEU against training time, for heedful and JoeyNMT.
 
     python -m benchmarks.translation_curve [--out runs/curve] [--minutes 8] [--points 6]
 
-Both learn Multi30k, German to English, with the preset ``small``, 64 pairs a step, the same rates,
-dropout and label smoothing; JoeyNMT reads the pieces of heedful's vocabulary and computes in fp32,
-as it does where there is no GPU. At so many points of the time the 1,014 pairs for development are
-translated greedily, which the clock does not count; sacreBLEU scores all. Prints a line of JSON for
-each program, and draws ``curve.png``.
+Both train on Multi30k, German to English, with the preset ``small``, 64 pairs per step, and the
+same learning rates, dropout and label smoothing. JoeyNMT reads the pieces of heedful's vocabulary
+and uses fp32, its default without a GPU. ``--points`` times during training, the 1,014 development
+pairs are translated greedily and scored by sacreBLEU; the training time does not include this. The
+script prints a line of JSON for each library, and writes the plot to ``curve.png``.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import heedful
 from benchmarks.data import FOLDER
-from benchmarks.pace import PROBE, pace
-from benchmarks.pieces import read_pieces, run_joeynmt, write_pieces
+from benchmarks.joeynmt import read_pieces, run_joeynmt, write_pieces
+from benchmarks.step_time import PROBE_STEPS, seconds_per_step
 from heedful.reading.parallel import read_pairs
 from heedful.settings import ColumnSettings
 
@@ -26,7 +26,7 @@ RATE, WARMUP = 1e-3, 300
 
 
 class Point(NamedTuple):
-    """What was reached."""
+    """BLEU after a number of steps and seconds of training."""
 
     step: int
     seconds: float
@@ -38,10 +38,13 @@ def files(part: str) -> list[Path]:
     return [FOLDER / f"multi30k/{part}.{language}.gz" for language in ("de", "en")]
 
 
-def ours(out: Path, minutes: float, count: int) -> list[Point]:
-    """Train heedful's, as a user does."""
-    every = round(60 * minutes / pace(_train(out / "probe", PROBE, PROBE))) // count
-    run = _train(out / "heedful", count * every, every)
+def train_heedful(out: Path, minutes: float, number_of_points: int) -> list[Point]:
+    """Train with heedful, as users do."""
+    steps_per_point = (
+        round(60 * minutes / seconds_per_step(_train(out / "probe", PROBE_STEPS, PROBE_STEPS)))
+        // number_of_points
+    )
+    run = _train(out / "heedful", number_of_points * steps_per_point, steps_per_point)
     points, seconds = [], 0.0
     for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
@@ -52,7 +55,7 @@ def ours(out: Path, minutes: float, count: int) -> list[Point]:
     return points
 
 
-def _train(out: Path, steps: int, every: int) -> Path:
+def _train(out: Path, steps: int, steps_per_point: int) -> Path:
     heedful.train(
         "translate",
         train=files("train"),
@@ -65,15 +68,15 @@ def _train(out: Path, steps: int, every: int) -> Path:
         dropout=0.1,
         label_smoothing=0.1,
         steps=steps,
-        evaluate_every=every,
+        evaluate_every=steps_per_point,
         overwrite=True,
         say=lambda line: None,
     )
     return out
 
 
-def joeynmt(out: Path, minutes: float, count: int) -> list[Point]:
-    """Train JoeyNMT's."""
+def train_joeynmt(out: Path, minutes: float, number_of_points: int) -> list[Point]:
+    """Train with JoeyNMT."""
     from sacrebleu.metrics.bleu import BLEU
 
     pairs = {
@@ -90,9 +93,11 @@ def joeynmt(out: Path, minutes: float, count: int) -> list[Point]:
         "warmup": WARMUP,
         "beam": 1,
     }
-    probe = run_joeynmt(folder, {**job, "steps": PROBE, "every": 10**9})
-    every = round(60 * minutes / probe["seconds_of_a_step"]) // count
-    facts = run_joeynmt(folder, {**job, "steps": count * every, "every": every})
+    probe = run_joeynmt(folder, {**job, "steps": PROBE_STEPS, "every": 10**9})
+    steps_per_point = round(60 * minutes / probe["seconds_of_a_step"]) // number_of_points
+    facts = run_joeynmt(
+        folder, {**job, "steps": number_of_points * steps_per_point, "every": steps_per_point}
+    )
     references = [pair.text_pair or "" for pair in pairs["dev"]]
     points = []
     for step, seconds in facts["points"]:
@@ -102,7 +107,7 @@ def joeynmt(out: Path, minutes: float, count: int) -> list[Point]:
 
 
 def draw(curves: dict[str, Sequence[Point]], picture: Path) -> None:
-    """Draw BLEU against time."""
+    """Plot BLEU against time."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -117,15 +122,15 @@ def draw(curves: dict[str, Sequence[Point]], picture: Path) -> None:
 
 
 def main() -> None:
-    """Train both, one after the other."""
+    """Train with both libraries, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/curve"))
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--points", type=int, default=6)
     options = parser.parse_args()
     curves: dict[str, Sequence[Point]] = {}
-    for name, learn in (("heedful", ours), ("JoeyNMT", joeynmt)):
-        curves[name] = learn(options.out, options.minutes, options.points)
+    for name, train_library in (("heedful", train_heedful), ("JoeyNMT", train_joeynmt)):
+        curves[name] = train_library(options.out, options.minutes, options.points)
         print(json.dumps({"name": name, "points": curves[name]}), flush=True)
     draw(curves, options.out / "curve.png")
 

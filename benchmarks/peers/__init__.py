@@ -1,4 +1,4 @@
-"""What the peers do with a text, as a careful user would write it.
+"""The peers' programs, written as a careful user would write them.
 
-Nothing of heedful is imported here: it is not in the peers' environment.
+They import nothing from heedful, because the peers' environment does not have it.
 """

@@ -1,28 +1,28 @@
-"""Questions to answers, as the reference's own example does it.
+"""Extractive question answering, as in the reference's own example.
 
-Pairs become windows of 384 tokens with a stride of 128; then for each question the best of the 20
-likeliest starts with the 20 likeliest ends, up to 30 tokens apart.
+Pairs of question and context are split into windows of 384 tokens with a stride of 128. For each
+question, the 20 likeliest starts are combined with the 20 likeliest ends, up to 30 tokens apart.
 """
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.peers.engines import ENGINES, load
 from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     import numpy as np
 
 LENGTH, STRIDE, LIKELIEST, LONGEST = 384, 128, 20, 30
 Question = tuple[str, str]
-"""The question and its context."""
+"""A question and its context."""
 
 
 def run_laps(trial: Trial, answers_of: Callable[[list[Question]], list[str]]) -> list[str]:
-    """Take the laps with a function from questions to answers, and return all of these."""
+    """Run the laps with a function from questions to answers, and return all answers."""
     parts = [[(one[0], one[1]) for one in part] for part in trial.read("questions.json")]
     answers_of(parts[0][:16])
     return [answer for questions in trial.laps(parts) for answer in answers_of(questions)]
@@ -31,7 +31,7 @@ def run_laps(trial: Trial, answers_of: Callable[[list[Question]], list[str]]) ->
 def best_span(
     starts: "np.ndarray[Any, Any]", ends: "np.ndarray[Any, Any]", inside: Sequence[bool]
 ) -> tuple[float, int, int] | None:
-    """Return the score, the first and the last token of the best answer in a window."""
+    """Return the score, the first token and the last token of the best answer in a window."""
     best = None
     for start in starts.argsort()[-1 : -LIKELIEST - 1 : -1].tolist():
         for end in ends.argsort()[-1 : -LIKELIEST - 1 : -1].tolist():
@@ -46,7 +46,7 @@ def best_span(
 
 
 def transformers(trial: Trial) -> list[str]:
-    """Answer with the reference's loop: fp32, batches as they come."""
+    """Answer with the reference's loop: in fp32, with batches in the order of the questions."""
     import torch
     from transformers import BertForQuestionAnswering, BertTokenizerFast
 
@@ -90,9 +90,9 @@ def best_of_windows(questions: Sequence[Question], windows: Sequence[Any]) -> li
     """Return the best answer of each question over its windows.
 
     Args:
-        questions: with their contexts.
-        windows: of each its question's number, which of the pair each token is of, where in the
-            text it stands, and its logits.
+        questions: The questions with their contexts.
+        windows: For each window: the index of its question; for each token, whether it belongs to
+            the question (0) or the context (1); the tokens' offsets in the text; and the logits.
     """
     best = [(-float("inf"), "")] * len(questions)
     for owner, sequences, offsets, (starts, ends) in windows:
@@ -104,7 +104,7 @@ def best_of_windows(questions: Sequence[Question], windows: Sequence[Any]) -> li
 
 
 def engine_arm(name: str) -> Callable[[Trial], list[str]]:
-    """Answer with an engine, windows sorted by length."""
+    """Return an arm that answers with an engine, windows sorted by length."""
 
     def run(trial: Trial) -> list[str]:
         folder = Path(trial.read("model.json")["folder"])

@@ -1,8 +1,8 @@
-"""Models as other libraries read them, written in a process of its own.
+"""Convert a model to the format of another library, in a separate process.
 
 ``python -m benchmarks.peers.conversion LIBRARY FORMAT FOLDER HEAD OUT`` writes ``graph.onnx`` or
-``ctranslate2``, and ``tokenizer.json``, into a folder. What this takes in memory is then not
-counted as that of those who compute with it: they import neither torch nor transformers.
+``ctranslate2``, and ``tokenizer.json``, to a folder. Because this is a separate process, its memory
+does not count as the engines': they import neither torch nor transformers.
 """
 
 import json
@@ -19,18 +19,21 @@ HEADS = {
     "sequence": "AutoModelForSequenceClassification",
     "tokens": "AutoModelForTokenClassification",
     "answer": "AutoModelForQuestionAnswering",
-    "blanks": "AutoModelForMaskedLM",
+    "masked_words": "AutoModelForMaskedLM",
 }
-"""Heads, and who reads them. ``vectors`` is the mean over a text's tokens, of length 1."""
+"""Heads, and the classes of transformers that load them.
+
+``vectors`` is the mean over a text's tokens, normalized to length 1.
+"""
 
 
 def plain_model(folder: Path, head: str) -> "nn.Module":
-    """Load the reference's model, which takes and gives tensors alone."""
+    """Load the reference's model, with tensors only as inputs and outputs."""
     import torch
     import transformers
     from torch import nn
 
-    # As a graph is traced, its mask must not depend on the batch it is traced with.
+    # The traced graph's mask must not depend on the batch that it is traced with.
     model = getattr(transformers, HEADS[head]).from_pretrained(
         folder, **({"add_pooling_layer": False} if head == "vectors" else {})
     )
@@ -59,7 +62,7 @@ def plain_model(folder: Path, head: str) -> "nn.Module":
 
 
 def write_graph(folder: Path, head: str, path: Path) -> None:
-    """Trace the reference's model, with any number of texts of any length."""
+    """Trace the reference's model, for any number of texts of any length."""
     import torch
 
     model = plain_model(folder, head)
@@ -73,12 +76,12 @@ def write_graph(folder: Path, head: str, path: Path) -> None:
         output_names=["first", "second"] if head == "answer" else ["first"],
         dynamic_axes={name: {0: "batch", 1: "length"} for name in names},
         opset_version=17,
-        dynamo=False,  # the optimizer below knows the graphs of this exporter
+        dynamo=False,  # The optimizer below expects the graphs of this exporter.
     )
 
 
 def write_optimized_graph(folder: Path, head: str, path: Path, *, int8: bool) -> None:
-    """Trace a model, fuse its layers with ONNX Runtime's own tool, and quantise it dynamically."""
+    """Trace a model, fuse its layers with ONNX Runtime's own tool, and quantize it dynamically."""
     from onnx import TensorProto
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.transformers import optimizer
@@ -97,7 +100,7 @@ def write_optimized_graph(folder: Path, head: str, path: Path, *, int8: bool) ->
             model.save_model_to_file(str(path))
             return
         model.save_model_to_file(str(fused))
-        # The fused layers are not in the standard by which types are inferred.
+        # The fused layers are not in the ONNX standard, so their types cannot be inferred.
         kinds = {"DefaultTensorType": TensorProto.FLOAT}
         quantize_dynamic(
             fused, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=kinds
@@ -105,7 +108,7 @@ def write_optimized_graph(folder: Path, head: str, path: Path, *, int8: bool) ->
 
 
 def write_encoder(folder: Path, path: Path) -> None:
-    """Convert the encoder of a model, which is all that CTranslate2 knows of a BERT."""
+    """Convert the encoder of a model: CTranslate2 supports only the encoder of a BERT."""
     from ctranslate2.converters import TransformersConverter
     from transformers import AutoModel, AutoTokenizer
 
@@ -116,7 +119,7 @@ def write_encoder(folder: Path, path: Path) -> None:
 
 
 def main() -> None:
-    """Write what the command line asks for."""
+    """Convert the model given on the command line."""
     from transformers import BertTokenizerFast
 
     library, number_format, source, head, target = sys.argv[1:]

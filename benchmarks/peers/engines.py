@@ -1,7 +1,7 @@
-"""Engines: a model's folder to its tokenizer and a function from a padded batch to the outputs.
+"""Inference engines: load a model folder as a tokenizer and a function from batches to outputs.
 
-All read the same folder of weights. The graphs for ONNX Runtime and OpenVINO are traced from
-transformers and go through what each library has to make them faster.
+All engines use the same weights. The graphs for ONNX Runtime and OpenVINO are traced from
+transformers and optimized with each library's own tools.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, np.dtype[Any]]
     Engine = Callable[[Array, Array, Array], tuple[Array, ...]]
-    """Ids, mask and types (B, S), int64, to what the head gives."""
+    """From ids, mask and types, each (B, S) int64, to the outputs of the head."""
 
 ENGINES: dict[str, Format] = {
     "transformers fp32": "fp32",
@@ -30,21 +30,21 @@ ENGINES: dict[str, Format] = {
     "CTranslate2 fp32": "fp32",
     "CTranslate2 int8": "int8",
 }
-"""Engines, and the format that each computes in."""
+"""Engines, and the number format that each computes in."""
 
 
 def load(
     name: str, folder: Path, head: str, threads: int, *, longest: int, **truncation: Any
 ) -> "tuple[Engine, Any]":
-    """Make an engine, and the compiled tokenizer of its folder.
+    """Load an engine and its tokenizer.
 
     Args:
-        name: of the engine.
-        folder: holds the model.
-        head: a key of `conversion.HEADS`.
-        threads: to compute with.
-        longest: tokens at which the tokenizer cuts; it pads nothing.
-        truncation: how else it cuts.
+        name: Name of the engine.
+        folder: Folder of the model.
+        head: A key of `conversion.HEADS`.
+        threads: Number of threads.
+        longest: Maximum number of tokens; the tokenizer truncates longer texts. It does not pad.
+        truncation: Other options for truncation.
     """
     with tempfile.TemporaryDirectory() as work:
         if name.startswith("transformers"):
@@ -64,14 +64,14 @@ def load(
 
 
 def convert(name: str, folder: Path, head: str, out: Path) -> None:
-    """Write what an engine reads, in a process of its own."""
+    """Convert a model for an engine, in a separate process."""
     library, _, number_format = name.rpartition(" ")
     words = [library, number_format, str(folder), head, str(out)]
     subprocess.run([sys.executable, "-m", "benchmarks.peers.conversion", *words], check=True)
 
 
 def converted_engine(name: str, folder: Path, head: str, converted: Path, threads: int) -> "Engine":
-    """Make an engine from what has been written for it."""
+    """Load an engine from the files that `convert` wrote."""
     if name.startswith("CTranslate2"):
         return _ctranslate2(folder, head, name, converted, threads)
     return _graph_engine(name, converted / "graph.onnx", threads)
@@ -127,7 +127,7 @@ def _graph_engine(name: str, path: Path, threads: int) -> "Engine":
 
 
 def _ctranslate2(folder: Path, head: str, name: str, converted: Path, threads: int) -> "Engine":
-    """Compute the hidden states; the head, which the library has not, is a product in numpy."""
+    """Compute the hidden states with CTranslate2, and the head, which it lacks, with numpy."""
     import ctranslate2
     import numpy as np
     from safetensors.numpy import load_file

@@ -1,13 +1,17 @@
-"""JoeyNMT's own program: how it is configured, trained and asked, in the peers' environment.
+"""Configure and train JoeyNMT and translate with it, in the peers' environment.
 
     python -m benchmarks.peers.joey FOLDER
 
-FOLDER holds `train`, `dev` and maybe `test`, each a file of pieces a language, the list
-`pieces.txt`, and `job.json`: the ``languages``, the sizes of the ``model``, the highest ``rate`` of
-Noam's schedule, its ``warmup``, the ``steps``, the ``beam`` for the test data, and after how many
-steps, ``every``, the development data is translated greedily. What comes of it stands there, too:
-`answers.pieces`, a line each; `model/STEP.hyps`; and `facts.json`, with the steps and seconds of
-training before each of those.
+Input files in FOLDER:
+
+- `train`, `dev` and optionally `test`, one file of pieces for each language;
+- `pieces.txt`, the vocabulary;
+- `job.json` with the ``languages``, the sizes of the ``model``, the peak learning ``rate`` of the
+  Noam schedule, its ``warmup``, the ``steps``, the ``beam`` for the test data, and ``every``: the
+  number of steps between greedy translations of the development data.
+
+Output files: `answers.pieces`, one translation per line; `model/STEP.hyps`, the translations of the
+development data; and `facts.json`, with the steps and the seconds of training before each of them.
 """
 
 import json
@@ -19,19 +23,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-SKIPPED = 20
+SKIPPED_STEPS = 20
 
 
 def settings(
     folder: Path, languages: tuple[str, str], model: Mapping[str, Any], training: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what its configuration file would say, of a Transformer with one table of pieces.
+    """Return JoeyNMT's configuration of a Transformer with one shared vocabulary.
 
     Args:
-        folder: of the pieces and texts.
-        languages: of the source and of the target, which are the endings of the files.
+        folder: Folder with the pieces and texts.
+        languages: Source and target language, which are the suffixes of the files.
         model: ``width``, ``heads``, ``blocks``, ``dropout`` and ``layer_norm``.
-        training: how it learns, by JoeyNMT's names.
+        training: Training settings, with JoeyNMT's names.
     """
     side = {"level": "word", "voc_file": str(folder / "pieces.txt")}
     stack = {
@@ -74,7 +78,7 @@ def settings(
 
 
 def main(folder: Path) -> None:
-    """Train as ``job.json`` says, and translate the test data if there is any."""
+    """Train as ``job.json`` says, and translate the test data if there are any."""
     import torch
     from joeynmt.config import parse_global_args, set_validation_args
     from joeynmt.prediction import predict, prepare
@@ -83,10 +87,10 @@ def main(folder: Path) -> None:
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     logging.disable(logging.WARNING)
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    learning = {
+    training = {
         "scheduling": "noam",
         "learning_rate": 0.0,
-        "learning_rate_min": 0.0,  # else training ends before it has warmed up
+        "learning_rate_min": 0.0,  # otherwise training stops before the warm-up is over
         "learning_rate_factor": job["rate"] * (job["model"]["width"] * job["warmup"]) ** 0.5,
         "learning_rate_warmup": job["warmup"],
         "label_smoothing": 0.1,
@@ -96,7 +100,7 @@ def main(folder: Path) -> None:
         "logging_freq": job["every"],
         "validation_freq": job["every"],
     }
-    config = settings(folder, tuple(job["languages"]), job["model"], learning)
+    config = settings(folder, tuple(job["languages"]), job["model"], training)
     config["testing"] = {"beam_size": job["beam"], "beam_alpha": 1.0, "batch_size": 64}
     has_test = (folder / f"test.{job['languages'][0]}").exists()
     if has_test:
@@ -115,26 +119,26 @@ def main(folder: Path) -> None:
         dev_args=set_validation_args(args.test),
     )
     step, validate = manager._train_step, manager._validate
-    ends: list[float] = []
+    step_starts: list[float] = []
     points: list[tuple[int, float]] = []
     paused = 0.0
 
-    def clocked(batch: Any) -> Any:
-        ends.append(time.perf_counter() - paused)
+    def timed_step(batch: Any) -> Any:
+        step_starts.append(time.perf_counter() - paused)
         return step(batch)
 
-    def pausing(*arguments: Any) -> None:
+    def untimed_validation(*arguments: Any) -> None:
         nonlocal paused
         begin = time.perf_counter()
-        points.append((len(ends), begin - paused - ends[0]))
+        points.append((len(step_starts), begin - paused - step_starts[0]))
         validate(*arguments)
         paused += time.perf_counter() - begin
 
-    manager._train_step, manager._validate = clocked, pausing
+    manager._train_step, manager._validate = timed_step, untimed_validation
     manager.train_and_validate(train, dev)
-    timed = ends[SKIPPED:] if len(ends) > 2 * SKIPPED else ends
+    timed = step_starts[SKIPPED_STEPS:] if len(step_starts) > 2 * SKIPPED_STEPS else step_starts
     facts = {
-        "steps": len(ends),
+        "steps": len(step_starts),
         "seconds_of_a_step": (timed[-1] - timed[0]) / (len(timed) - 1),
         "points": points,
     }

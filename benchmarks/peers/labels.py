@@ -1,47 +1,47 @@
-"""Texts to labels: the pipeline of transformers, and engines with texts sorted by length."""
+"""Classify texts: with the pipeline of transformers, and with engines, texts sorted by length."""
 
 import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchmarks.arm_process import Trial
 from benchmarks.peers.engines import ENGINES, load
 from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 LONGEST = 512
 
 
 def run_laps(trial: Trial, labels_of: Callable[[list[str]], list[str]]) -> list[str]:
-    """Take the laps with a function from texts to labels, and return all of these."""
+    """Run the laps with a function from texts to labels, and return all labels."""
     parts: list[list[str]] = trial.read("texts.json")
     labels_of(parts[0][:64])
     return [label for texts in trial.laps(parts) for label in labels_of(texts)]
 
 
 def run_laps_one_by_one(trial: Trial, labels_of: Callable[[list[str]], list[str]]) -> list[str]:
-    """Take the laps with a text at a time."""
+    """Run the laps with one text at a time."""
     return run_laps(trial, lambda texts: [labels_of([text])[0] for text in texts])
 
 
 def pipeline_labels(folder: Path) -> Callable[[list[str]], list[str]]:
-    """Make the reference's pipeline a function from texts to labels."""
+    """Return a function from texts to labels that uses the reference's pipeline."""
     from transformers import BertForSequenceClassification, BertTokenizerFast, pipeline
 
     model = BertForSequenceClassification.from_pretrained(folder)
     tokenizer = BertTokenizerFast.from_pretrained(folder)
-    answer = pipeline("text-classification", model=model, tokenizer=tokenizer, batch_size=BATCH)
+    classify = pipeline("text-classification", model=model, tokenizer=tokenizer, batch_size=BATCH)
 
     def labels_of(texts: list[str]) -> list[str]:
-        rows = answer(texts, truncation=True, max_length=LONGEST)
+        rows = classify(texts, truncation=True, max_length=LONGEST)
         return [row["label"] for row in rows]
 
     return labels_of
 
 
 def engine_labels(name: str, folder: Path, threads: int) -> Callable[[list[str]], list[str]]:
-    """Make an engine a function from texts to labels."""
+    """Return a function from texts to labels that uses an engine."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     names = {int(number): label for number, label in config["id2label"].items()}
     engine, tokenizer = load(name, folder, "sequence", threads, longest=LONGEST)
@@ -54,29 +54,29 @@ def engine_labels(name: str, folder: Path, threads: int) -> Callable[[list[str]]
 
 
 Laps = Callable[[Trial, Callable[[list[str]], list[str]]], list[str]]
-"""Takes the laps: `run_laps` or `run_laps_one_by_one`."""
+"""A function that runs the laps: `run_laps` or `run_laps_one_by_one`."""
 
 
-def pipeline(take: Laps, trial: Trial) -> list[str]:
-    """Answer with the reference's pipeline."""
+def pipeline(run_all: Laps, trial: Trial) -> list[str]:
+    """Classify with the reference's pipeline."""
     import torch
 
     torch.set_num_threads(trial.threads)
-    return take(trial, pipeline_labels(Path(trial.read("model.json")["folder"])))
+    return run_all(trial, pipeline_labels(Path(trial.read("model.json")["folder"])))
 
 
-def engine_arm(take: Laps, name: str, trial: Trial) -> list[str]:
-    """Answer with an engine."""
+def engine_arm(run_all: Laps, name: str, trial: Trial) -> list[str]:
+    """Classify with an engine."""
     folder = Path(trial.read("model.json")["folder"])
-    return take(trial, engine_labels(name, folder, trial.threads))
+    return run_all(trial, engine_labels(name, folder, trial.threads))
 
 
-def arms(take: Laps) -> dict[str, Arm]:
+def arms(run_all: Laps) -> dict[str, Arm]:
     """Return the peers' arms."""
     return {
-        "transformers pipeline": Arm(run=partial(pipeline, take), format="fp32"),
+        "transformers pipeline": Arm(run=partial(pipeline, run_all), format="fp32"),
         **{
-            name: Arm(run=partial(engine_arm, take, name), format=number_format)
+            name: Arm(run=partial(engine_arm, run_all, name), format=number_format)
             for name, number_format in ENGINES.items()
         },
     }

@@ -1,9 +1,9 @@
-"""A program that sorts a file of texts into labels, as a user of the peers would write it.
+"""A program that classifies a file of texts, as a user of the peers would write it.
 
 ``python -m benchmarks.peers.program NAME FOLDER FILE OUT THREADS`` reads the first column of a CSV
-file with a header and writes a line of JSON for each text. NAME is ``pipeline``, or what runs a
-graph that has been made before: ``ONNX Runtime int8``, ``OpenVINO bf16``. FOLDER is the run; beside
-it, the graph.
+file with a header and writes one line of JSON for each text. NAME is ``pipeline``, or an engine
+such as ``ONNX Runtime int8`` or ``OpenVINO bf16``. FOLDER is the run, or for an engine the folder
+with its converted graph.
 """
 
 import csv
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def answers_of(name: str, folder: Path, threads: int) -> Callable[[list[str]], list[str]]:
-    """Load what answers."""
+def load_classifier(name: str, folder: Path, threads: int) -> Callable[[list[str]], list[str]]:
+    """Return a function from texts to labels."""
     if name == "pipeline":
         import torch
 
@@ -42,9 +42,9 @@ def answers_of(name: str, folder: Path, threads: int) -> Callable[[list[str]], l
 
 
 def main() -> None:
-    """Answer for the file that the command line names."""
+    """Classify the texts of the file given on the command line."""
     name, folder, file, out, threads = sys.argv[1:]
-    labels_of = answers_of(name, Path(folder), int(threads))
+    labels_of = load_classifier(name, Path(folder), int(threads))
     with open(file, newline="", encoding="utf-8") as stream:
         _, *rows = csv.reader(stream)
     texts = [row[0] for row in rows]

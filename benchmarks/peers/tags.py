@@ -1,23 +1,23 @@
-"""Words to tags: each word's tag is that of its first piece."""
+"""Tag words: the tag of a word is the tag of its first piece."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.peers.engines import ENGINES, load
 from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     import numpy as np
 
 Tags = list[list[str]]
-"""Of each sentence, a tag for each word."""
+"""For each sentence, one tag for each word."""
 
 
 def run_laps(trial: Trial, tags_of: Callable[[list[list[str]]], Tags]) -> Tags:
-    """Take the laps with a function from sentences in words to their tags, and return these."""
+    """Run the laps with a function from the words of sentences to tags, and return all tags."""
     parts: list[list[list[str]]] = trial.read("words.json")
     tags_of(parts[0][:64])
     return [tags for sentences in trial.laps(parts) for tags in tags_of(sentences)]
@@ -26,7 +26,14 @@ def run_laps(trial: Trial, tags_of: Callable[[list[list[str]]], Tags]) -> Tags:
 def tags_of_words(
     words: int, owners: list[int | None], best: "np.ndarray[Any, Any]", names: dict[int, str]
 ) -> list[str]:
-    """Return a tag for each word, from the likeliest of each piece and whose piece it is."""
+    """Return a tag for each word.
+
+    Args:
+        words: Number of words.
+        owners: For each piece, the index of its word; None for special tokens.
+        best: For each piece, the index of the likeliest tag.
+        names: The tags by index.
+    """
     tags, last = ["O"] * words, None
     for position, word in enumerate(owners):
         if word is not None and word != last:
@@ -36,7 +43,7 @@ def tags_of_words(
 
 
 def transformers(trial: Trial) -> Tags:
-    """Tag as the reference's own example does: fp32, batches as they come."""
+    """Tag as in the reference's own example: in fp32, with batches in the order of the texts."""
     import torch
     from transformers import BertForTokenClassification, BertTokenizerFast
 
@@ -64,7 +71,7 @@ def transformers(trial: Trial) -> Tags:
 
 
 def engine_arm(name: str) -> Callable[[Trial], Tags]:
-    """Tag with an engine, sentences sorted by length."""
+    """Return an arm that tags with an engine, sentences sorted by length."""
 
     def run(trial: Trial) -> Tags:
         model = trial.read("model.json")

@@ -1,4 +1,4 @@
-"""From texts to what an engine computes: tokenized at once, sorted by length, batches of 32."""
+"""Run an engine on tokenized texts, sorted by length, in batches of 32."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,13 @@ def compute(
     encodings: Sequence[Any],
     keep: "Callable[[Any, tuple[Array, ...]], Any]" = lambda encoding, output: output,
 ) -> list[Any]:
-    """Return what the engine computes for each encoding, or what is kept of it, in their order."""
+    """Return the engine's outputs for each encoding, in the original order.
+
+    Args:
+        engine: The engine.
+        encodings: The tokenized texts.
+        keep: Reduces an encoding and its outputs to the part that is kept.
+    """
     import numpy as np
 
     order = sorted(range(len(encodings)), key=lambda item: len(encodings[item].ids))

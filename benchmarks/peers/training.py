@@ -1,9 +1,9 @@
-"""Loops over transformers, as its users write them."""
+"""A training loop for transformers, as its users write it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.trial import Trial
+from benchmarks.arm_process import Trial
 
 if TYPE_CHECKING:
     from torch import nn
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def optimizer_of(model: "nn.Module", rate: float, *, fused: bool = False) -> "Optimizer":
-    """Make AdamW with the weight decay that BERT is trained with; fused, it is sooner done."""
+    """Create AdamW with the weight decay of BERT; the fused version is faster."""
     import torch
 
     undecayed = ("bias", "LayerNorm.weight")
@@ -23,7 +23,7 @@ def optimizer_of(model: "nn.Module", rate: float, *, fused: bool = False) -> "Op
     return torch.optim.AdamW(groups, lr=rate, fused=fused)
 
 
-def learn(
+def train(
     trial: Trial,
     model: Any,
     laps: Iterable[Sequence[Any]],
@@ -33,16 +33,16 @@ def learn(
     steps: int,
     bf16: bool,
 ) -> None:
-    """Take the laps.
+    """Train a model, and time the laps.
 
     Args:
-        trial: takes them.
-        model: of transformers, whose loss is learnt from.
-        laps: what to make the batches of each lap from.
-        batch_of: makes a batch, and says how many tokens of text it has.
-        rate: the highest learning rate.
-        steps: of all laps.
-        bf16: whether to compute in bf16 by autocast.
+        trial: Trial that times the laps.
+        model: A model of transformers, which returns its loss.
+        laps: For each lap, the items to make its batches from.
+        batch_of: Returns the batch of an item, and its number of tokens without padding.
+        rate: Peak learning rate.
+        steps: Number of steps of all laps.
+        bf16: Whether to compute in bf16 with autocast.
     """
     import torch
     from transformers import get_linear_schedule_with_warmup
@@ -61,5 +61,5 @@ def learn(
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-            loss.item()  # as it is logged
+            loss.item()  # a loop that logs the loss waits for it, too
             trial.count(tokens)

@@ -1,18 +1,18 @@
-"""Texts to translations, 64 at once, from a folder in the layout of Marian."""
+"""Translate texts in batches of 64 with a model in Marian's format."""
 
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 BATCH = 64
 Translate = Callable[[list[str]], list[str]]
 
 
 def run_laps(trial: Trial, translate: Translate) -> list[str]:
-    """Take the laps with a function from texts to translations, and return all of these."""
+    """Run the laps with a function from texts to translations, and return all translations."""
     parts: list[list[str]] = trial.read("texts.json")
     translate(parts[0][:4])
     return [text for texts in trial.laps(parts) for text in translate(texts)]
@@ -31,13 +31,13 @@ def generate(
     """Return a function that translates with ``generate`` of transformers.
 
     Args:
-        folder: in the layout of Marian.
-        beam: how many hypotheses are kept.
-        longest: the most tokens of a translation.
-        batch: texts at once.
-        sort: whether texts of similar lengths are computed together.
+        folder: Model folder in Marian's format.
+        beam: Beam size.
+        longest: Maximum number of tokens of a translation.
+        batch: Batch size, in texts.
+        sort: Whether to batch texts of similar length together.
         precision: ``"fp32"`` or ``"bf16"``.
-        device: what computes.
+        device: Name of the device.
     """
     import torch
     from transformers import MarianMTModel, MarianTokenizer
@@ -51,7 +51,7 @@ def generate(
         order = list(range(len(texts)))
         if sort:
             order.sort(key=lambda at: -len(texts[at]))
-        answers = [""] * len(texts)
+        translations = [""] * len(texts)
         for start in range(0, len(order), batch):
             rows = order[start : start + batch]
             inputs = tokenizer([texts[row] for row in rows], return_tensors="pt", padding=True)
@@ -60,14 +60,14 @@ def generate(
             )
             written = tokenizer.batch_decode(tokens, skip_special_tokens=True)
             for row, text in zip(rows, written, strict=True):
-                answers[row] = text
-        return answers
+                translations[row] = text
+        return translations
 
     return translate
 
 
 def transformers(trial: Trial, *, tuned: bool) -> list[str]:
-    """Translate with ``generate``: fp32 as they come, or in bf16 and sorted by length."""
+    """Translate with ``generate``: in fp32 in the given order, or in bf16 and sorted by length."""
     import torch
 
     torch.set_num_threads(trial.threads)
@@ -83,7 +83,7 @@ def transformers(trial: Trial, *, tuned: bool) -> list[str]:
 
 
 def ctranslate2(trial: Trial, *, kind: str) -> list[str]:
-    """Translate with CTranslate2, which sorts and batches by itself."""
+    """Translate with CTranslate2, which sorts and batches the texts itself."""
     import ctranslate2 as library
     import sentencepiece
     from ctranslate2.converters import TransformersConverter
@@ -113,13 +113,13 @@ def ctranslate2(trial: Trial, *, kind: str) -> list[str]:
     return run_laps(trial, translate)
 
 
-def _of(run: Callable[..., list[str]], **options: object) -> Callable[[Trial], list[str]]:
+def _arm(run: Callable[..., list[str]], **options: object) -> Callable[[Trial], list[str]]:
     return lambda trial: run(trial, **options)
 
 
 PEERS = {
-    "transformers": Arm(run=_of(transformers, tuned=False), format="fp32"),
-    "transformers bf16, sorted": Arm(run=_of(transformers, tuned=True), format="bf16"),
-    "CTranslate2 fp32": Arm(run=_of(ctranslate2, kind="float32"), format="fp32"),
-    "CTranslate2 int8": Arm(run=_of(ctranslate2, kind="int8"), format="int8"),
+    "transformers": Arm(run=_arm(transformers, tuned=False), format="fp32"),
+    "transformers bf16, sorted": Arm(run=_arm(transformers, tuned=True), format="bf16"),
+    "CTranslate2 fp32": Arm(run=_arm(ctranslate2, kind="float32"), format="fp32"),
+    "CTranslate2 int8": Arm(run=_arm(ctranslate2, kind="int8"), format="int8"),
 }

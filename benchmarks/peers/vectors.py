@@ -1,13 +1,13 @@
-"""Texts to vectors: the mean over a text's tokens, of length 1."""
+"""Embed texts: the vector is the mean over a text's tokens, normalized to length 1."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.peers.engines import ENGINES, load
 from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_laps(trial: Trial, vectors_of: "Callable[[list[str]], Array]") -> "Array":
-    """Take the laps with a function from texts to vectors, and return all of these."""
+    """Run the laps with a function from texts to vectors, and return all vectors."""
     import numpy as np
 
     parts: list[list[str]] = trial.read("texts.json")
@@ -25,7 +25,7 @@ def run_laps(trial: Trial, vectors_of: "Callable[[list[str]], Array]") -> "Array
 
 
 def transformers(trial: Trial) -> "Array":
-    """Embed with transformers as a tutorial would: fp32, batches as they come."""
+    """Embed as in a tutorial of transformers: in fp32, with batches in the order of the texts."""
     import torch
     import torch.nn.functional as F
     from transformers import AutoModel, AutoTokenizer
@@ -55,7 +55,7 @@ def transformers(trial: Trial) -> "Array":
 
 
 def sentence_transformers(trial: Trial) -> "Array":
-    """Embed with sentence-transformers, which sorts by itself."""
+    """Embed with sentence-transformers, which sorts the texts itself."""
     import torch
     from sentence_transformers import SentenceTransformer, models
 
@@ -72,7 +72,7 @@ def sentence_transformers(trial: Trial) -> "Array":
 
 
 def engine_arm(name: str) -> Callable[[Trial], "Array"]:
-    """Embed with an engine, texts sorted by length."""
+    """Return an arm that embeds with an engine, texts sorted by length."""
 
     def run(trial: Trial) -> "Array":
         import numpy as np

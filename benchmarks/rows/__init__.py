@@ -1,9 +1,10 @@
-"""The rows: a file for each kind of work."""
+"""The rows of the benchmarks: one file for each kind of task."""
 
 from benchmarks.row import Row
 from benchmarks.rows import (
     answer,
     classify,
+    command_line,
     embed,
     encode,
     fill,
@@ -14,7 +15,6 @@ from benchmarks.rows import (
     tag,
     tokenize,
     translate,
-    whole,
 )
 
 ROWS: dict[str, Row] = {
@@ -25,11 +25,11 @@ ROWS: dict[str, Row] = {
     **tag.ROWS,
     **answer.ROWS,
     **fill.ROWS,
-    **whole.ROWS,
+    **command_line.ROWS,
     **finetune.ROWS,
     **pretrain.ROWS,
     **translate.ROWS,
     **learn_to_translate.ROWS,
     **memory.ROWS,
 }
-"""Rows by name, in the order of the page."""
+"""Rows by name, in the order of docs/benchmarks.md."""

@@ -1,4 +1,4 @@
-"""Questions to answers: XQuAD with a MiniLM that learnt to answer, in windows of 384 tokens."""
+"""Question answering on XQuAD with a fine-tuned MiniLM, in windows of 384 tokens."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import ours
+from benchmarks.arm_process import Trial
 from benchmarks.peers import answers as peers
 from benchmarks.row import Plan, Row, Scores
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
 
 
 def records_of(laps: int, share: float) -> list[list[Any]]:
-    """Share the questions among the laps, from all over the set."""
+    """Divide the questions among the laps, so that each lap has questions from the whole set."""
     from benchmarks.data import FOLDER
     from heedful.settings import ColumnSettings
     from heedful.tasks.answer import Answer
@@ -40,10 +40,10 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> list[str]:
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Write the questions with their contexts for the peers."""
-    from benchmarks.runs import trained
+    """Write the questions and their contexts for the peers."""
+    from benchmarks.runs import trained_run
 
-    facts = {"folder": str(trained("answer")), "share": share}
+    facts = {"folder": str(trained_run("answer")), "share": share}
     (folder / "model.json").write_text(json.dumps(facts))
     parts = records_of(laps, share)
     questions = [[(record.question, record.context) for record in part] for part in parts]
@@ -51,15 +51,15 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     return Plan(amounts=[float(len(part)) for part in parts])
 
 
-def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
-    """Return F1 and exact match, by the same code for all."""
+def score(folder: Path, outputs: Mapping[str, list[str]]) -> Scores:
+    """Return F1 and exact match, with the same code for all arms."""
     from heedful.metrics import AnswerScores
 
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     laps = len(json.loads((folder / "questions.json").read_text(encoding="utf-8")))
     records = [record for part in records_of(laps, facts["share"]) for record in part]
     scores = {}
-    for name, texts in answers.items():
+    for name, texts in outputs.items():
         counter = AnswerScores(no_answer=False)
         for text, record in zip(texts, records, strict=True):
             right = [answer.text for answer in record.answers]
@@ -71,7 +71,7 @@ def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
 
 ROWS = {
     "answer": Row(
-        title="XQuAD questions to answers with a MiniLM that learnt to answer",
+        title="question answering on XQuAD with a fine-tuned MiniLM",
         arms={**ours.arms(heedful), **peers.PEERS},
         prepare=prepare,
         score=score,

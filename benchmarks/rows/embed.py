@@ -1,4 +1,4 @@
-"""Short sentences to vectors: how alike the pairs of STS-B are to MiniLM."""
+"""Embed the sentence pairs of STS-B with MiniLM, and compare their similarity with people's."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Share the pairs of the test set among the laps."""
+    """Divide the pairs of the test set among the laps."""
     from benchmarks.data import FOLDER
     from heedful.reading import read_records
     from heedful.settings import ColumnSettings
@@ -37,20 +37,20 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     return write_work(folder, model, parts, 256)
 
 
-def score(folder: Path, answers: "Mapping[str, np.ndarray[Any, Any]]") -> Scores:
-    """Return the rank correlation of cosines with what people said."""
+def score(folder: Path, outputs: "Mapping[str, np.ndarray[Any, Any]]") -> Scores:
+    """Return the rank correlation of the cosines with the scores that people gave."""
     from scipy.stats import spearmanr
 
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     return {
         name: {"Spearman": float(spearmanr((rows[0::2] * rows[1::2]).sum(1), truth).statistic)}
-        for name, rows in answers.items()
+        for name, rows in outputs.items()
     }
 
 
 ROWS = {
     "embed": Row(
-        title="sentences of STS-B to vectors with MiniLM, tokenizing included",
+        title="embedding sentences of STS-B with MiniLM, including tokenization",
         arms=ARMS,
         prepare=prepare,
         score=score,

@@ -1,6 +1,6 @@
-"""Texts to vectors, tokenizing included: news with MiniLM, and a random BERT-base at one length.
+"""Embed texts, tokenization included: news with MiniLM, or one length with a random BERT-base.
 
-Every text of a race is new to all arms. Long texts are cut at the same length by all.
+Each arm sees each text only once. All arms truncate long texts at the same length.
 """
 
 import json
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import ours
+from benchmarks.arm_process import Trial
 from benchmarks.peers import vectors as peers
 from benchmarks.row import Plan, Row, Scores
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TEXTS = 2000
 BASE_TOKENS = 128 * 128
-"""Tokens of a lap with BERT-base."""
+"""Tokens per lap with BERT-base."""
 
 
 def heedful(trial: Trial, load: "Callable[..., Predictor]") -> "Array":
@@ -40,7 +40,7 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> "Array":
 
 
 def operations(config: Mapping[str, Any], lengths: list[int]) -> float:
-    """Return the operations of an encoder for one token, of texts that have these lengths."""
+    """Return the floating-point operations of an encoder per token, for texts of these lengths."""
     width, inner = config["hidden_size"], config["intermediate_size"]
     linear = 2 * (4 * width * width + 2 * width * inner)
     attention = 4 * width * sum(length * length for length in lengths) / sum(lengths)
@@ -48,7 +48,7 @@ def operations(config: Mapping[str, Any], lengths: list[int]) -> float:
 
 
 def lengths_of(texts: Sequence[str], model: Path, longest: int) -> list[int]:
-    """Count the tokens of texts for a model, its special ones included, where they are cut."""
+    """Return the number of tokens of each truncated text, including special tokens."""
     from heedful.tokens import TranslationTokenizer, load_tokenizer
 
     tokenizer = load_tokenizer(model)
@@ -57,7 +57,7 @@ def lengths_of(texts: Sequence[str], model: Path, longest: int) -> list[int]:
 
 
 def write_work(folder: Path, model: Path, parts: list[list[str]], longest: int) -> Plan:
-    """Write the texts of each lap and what reads them, and return the plan."""
+    """Write the texts of each lap and the path of the model, and return the plan."""
     lengths = [lengths_of(part, model, longest) for part in parts]
     (folder / "texts.json").write_text(json.dumps(parts), encoding="utf-8")
     (folder / "model.json").write_text(json.dumps({"folder": str(model), "max_length": longest}))
@@ -69,7 +69,7 @@ def write_work(folder: Path, model: Path, parts: list[list[str]], longest: int) 
 
 
 def prepare_news(name: str, folder: Path, laps: int, share: float) -> Plan:
-    """Take new texts of AG News for each lap, for a model of this name."""
+    """Write new texts of AG News for each lap, and the path of the model ``name``."""
     from benchmarks.data import ag_news
     from heedful.sources import resolve
 
@@ -80,7 +80,7 @@ def prepare_news(name: str, folder: Path, laps: int, share: float) -> Plan:
 
 
 def prepare_base(length: int, folder: Path, laps: int, share: float) -> Plan:
-    """Make a random BERT-base, and texts of equally many words that are one token each."""
+    """Write a random BERT-base, and texts of equal length whose words are one token each."""
     import numpy as np
 
     from heedful.sources import resolve
@@ -95,7 +95,7 @@ def prepare_base(length: int, folder: Path, laps: int, share: float) -> Plan:
 
 
 def write_base(folder: Path, like: Path) -> None:
-    """Write a BERT-base with random weights, as sentence-transformers lays it out."""
+    """Write a BERT-base with random weights in the format of sentence-transformers."""
     import shutil
 
     import torch
@@ -114,16 +114,16 @@ def write_base(folder: Path, like: Path) -> None:
     (folder / "sentence_bert_config.json").write_text(json.dumps(limits))
 
 
-def score(folder: Path, answers: "Mapping[str, Array]") -> Scores:
-    """Compare vectors with those of transformers in fp32: the mean cosine, and the least."""
+def score(folder: Path, outputs: "Mapping[str, Array]") -> Scores:
+    """Return the mean and the minimum cosine with the vectors of transformers in fp32."""
     import numpy as np
 
-    truth = answers.get("transformers")
+    truth = outputs.get("transformers")
     if truth is None:
         return {}
     cosines = {
         name: (vectors * truth).sum(1) / np.linalg.norm(vectors, axis=1)
-        for name, vectors in answers.items()
+        for name, vectors in outputs.items()
     }
     return {
         name: {"cosine": float(cosine.mean()), "least cosine": float(cosine.min())}
@@ -134,14 +134,14 @@ def score(folder: Path, answers: "Mapping[str, Array]") -> Scores:
 ARMS = {**ours.arms(heedful), **peers.PEERS}
 ROWS = {
     "encode": Row(
-        title="AG News to vectors with MiniLM, tokenizing included",
+        title="embedding AG News with MiniLM, including tokenization",
         arms=ARMS,
         prepare=partial(prepare_news, "minilm"),
         score=score,
         unit="tokens/s",
     ),
     "encode-mpnet": Row(
-        title="AG News to vectors with all-mpnet-base-v2, tokenizing included",
+        title="embedding AG News with all-mpnet-base-v2, including tokenization",
         arms={
             **ours.arms(heedful),
             **{name: peers.PEERS[name] for name in ("transformers", "sentence-transformers")},
@@ -152,7 +152,7 @@ ROWS = {
     ),
     **{
         f"encode-base-{length}": Row(
-            title=f"texts of {length} tokens to vectors with a random BERT-base",
+            title=f"embedding texts of {length} tokens with a random BERT-base",
             arms=ARMS,
             prepare=partial(prepare_base, length),
             score=score,

@@ -1,4 +1,4 @@
-"""Masks of running text to words: MiniLM with a head that learnt from a book."""
+"""Predict masked words of running text, with a MiniLM whose head was trained on a book."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import ours
-from benchmarks.peers import blanks as peers
+from benchmarks.arm_process import Trial
+from benchmarks.peers import masked_words as peers
 from benchmarks.row import Plan, Row, Scores
 from benchmarks.rows.classify import agreement
 from benchmarks.rows.encode import write_work
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
@@ -19,7 +19,7 @@ TEXTS = 400
 
 
 def heedful(trial: Trial, load: "Callable[..., Predictor]") -> list[str]:
-    """Fill with heedful."""
+    """Predict with heedful."""
     predictor = load(trial.read("model.json")["folder"])
     return peers.run_laps(
         trial,
@@ -28,13 +28,13 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> list[str]:
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Hide the middle word of paragraphs of Wikitext-2."""
+    """Mask a word in the middle of each paragraph of Wikitext-2."""
     import gzip
 
     from benchmarks.data import FOLDER
-    from benchmarks.runs import trained
+    from benchmarks.runs import trained_run
 
-    model = trained("fill")
+    model = trained_run("fill")
     with gzip.open(FOLDER / "wikitext2/wiki.test.raw.gz", "rt", encoding="utf-8") as stream:
         lines = [line.split()[:80] for line in stream if len(line.split()) > 20]
     size = max(16, round(TEXTS * share))
@@ -52,12 +52,12 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     return write_work(folder, model, parts, 512)
 
 
-def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
-    """Return how often it is the word that was hidden, and the one of the reference in fp32."""
+def score(folder: Path, outputs: Mapping[str, list[str]]) -> Scores:
+    """Return the accuracy, and the share of words that equal the reference's in fp32."""
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    reference = answers.get("transformers pipeline")
+    reference = outputs.get("transformers pipeline")
     scores = {}
-    for name, words in answers.items():
+    for name, words in outputs.items():
         scores[name] = {"accuracy": agreement(words, truth)}
         if reference is not None:
             scores[name]["same word"] = agreement(words, reference)
@@ -66,7 +66,7 @@ def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
 
 ROWS = {
     "fill": Row(
-        title="masked words of Wikitext-2 with MiniLM, tokenizing included",
+        title="predicting masked words of Wikitext-2 with MiniLM, including tokenization",
         arms={**ours.arms(heedful), **peers.PEERS},
         prepare=prepare,
         score=score,

@@ -1,7 +1,7 @@
-"""Fine-tuning MiniLM on AG News: heedful, and loops over transformers, in batches of one size.
+"""Fine-tune MiniLM on AG News with heedful and with training loops for transformers.
 
-All learn from the same texts with the same schedule and the same learning rate of the encoder, and
-are scored on the same texts of the test set by the same code in fp32.
+All arms train on the same texts, with the same batch size, the same schedule and the same learning
+rate of the encoder. The same code scores them in fp32 on the same texts of the test set.
 """
 
 import json
@@ -10,22 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
 from benchmarks.rows.classify import agreement
 from benchmarks.rows.encode import lengths_of, operations
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.settings import PrecisionName
 
 TEXTS, MAX_LENGTH, TEST_TEXTS, BACKWARD = 4000, 256, 1000, 2
 RATES = {8: 7e-5, 32: 1.4e-4}
-"""The highest learning rate for each size of a batch: it grows with the root of the size."""
+"""Peak learning rate for each batch size: it grows with the square root of the batch size."""
 
 
 def heedful(precision: "PrecisionName", batch_size: int, trial: Trial) -> str:
-    """Train as the user does."""
-    from benchmarks.clock import steps_as_laps
+    """Train with heedful, as users do."""
+    from benchmarks.training_laps import steps_as_laps
     from heedful import train
 
     facts = trial.read("facts.json")
@@ -47,11 +47,11 @@ def heedful(precision: "PrecisionName", batch_size: int, trial: Trial) -> str:
 
 
 def transformers(trial: Trial, batch_size: int, *, tuned: bool) -> str:
-    """Train with a loop: as tutorials write it, or in bf16 with batches of like length."""
+    """Train with a loop: as in tutorials, or in bf16 with batches of texts of similar length."""
     import torch
     from transformers import BertForSequenceClassification, BertTokenizerFast
 
-    from benchmarks.peers.training import learn
+    from benchmarks.peers.training import train
 
     facts = trial.read("facts.json")
     torch.manual_seed(0)
@@ -81,7 +81,7 @@ def transformers(trial: Trial, batch_size: int, *, tuned: bool) -> str:
     size = facts["steps"]
     laps = [batches[lap * size : (lap + 1) * size] for lap in range(trial.number_of_laps)]
     steps = size * trial.number_of_laps
-    learn(trial, model, laps, batch_of, rate=RATES[batch_size], steps=steps, bf16=tuned)
+    train(trial, model, laps, batch_of, rate=RATES[batch_size], steps=steps, bf16=tuned)
     out = trial.folder / ("tuned" if tuned else "plain")
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -89,7 +89,7 @@ def transformers(trial: Trial, batch_size: int, *, tuned: bool) -> str:
 
 
 def prepare(batch_size: int, folder: Path, laps: int, share: float) -> Plan:
-    """Write texts of the pool, drawn anew."""
+    """Write random texts of the training set."""
     import numpy as np
 
     from benchmarks.data import LABELS, ag_news
@@ -111,13 +111,13 @@ def prepare(batch_size: int, folder: Path, laps: int, share: float) -> Plan:
     return Plan(operations=(1 + BACKWARD) * operations(config, lengths))
 
 
-def score(folder: Path, answers: Mapping[str, str]) -> Scores:
-    """Return the accuracy of each trained model, by the same code."""
-    return {name: {"accuracy": _accuracy(Path(model))} for name, model in answers.items()}
+def score(folder: Path, outputs: Mapping[str, str]) -> Scores:
+    """Return the accuracy of each trained model, with the same code for all arms."""
+    return {name: {"accuracy": _accuracy(Path(model))} for name, model in outputs.items()}
 
 
 def _accuracy(folder: Path) -> float:
-    """Score a saved model, whoever trained it."""
+    """Return the accuracy of a saved model of any arm."""
     from benchmarks.data import LABELS, ag_news
     from heedful import BertForSequenceClassification, BertTokenizer, Predictor
     from heedful.checkpoints.runs import RunRecord
@@ -140,7 +140,7 @@ def _accuracy(folder: Path) -> float:
 
 
 def arms(batch_size: int) -> dict[str, Arm]:
-    """Return the arms for a size of batches."""
+    """Return the arms for a batch size."""
 
     def of(run: Callable[..., str], **options: bool) -> Callable[[Trial], str]:
         return lambda trial: run(trial, batch_size, **options)
@@ -155,7 +155,7 @@ def arms(batch_size: int) -> dict[str, Arm]:
 
 ROWS = {
     f"finetune-{size}": Row(
-        title=f"fine-tuning MiniLM on AG News in batches of {size}",
+        title=f"fine-tuning MiniLM on AG News with batch size {size}",
         arms=arms(size),
         prepare=partial(prepare, size),
         score=score,

@@ -1,14 +1,13 @@
-"""Training a small translator from scratch: heedful and JoeyNMT 2.3, each with its own loop.
+"""Train a small translator from scratch with heedful and with JoeyNMT 2.3.
 
-Both learn from Multi30k, German to English, 128 pairs a step, with a model of the preset ``small``
-(3 and 3 blocks of width 256, post-norm, one table of words). Adam, learning rates, clipping and
-label smoothing are the same; JoeyNMT reads the pieces of the vocabulary that heedful learns, and
-drops out attention weights, too, which heedful does not unless told. What differs is what each
-makes of it, batches above all: JoeyNMT takes pairs as they come. What is counted are the tokens of
-both sides, without padding. How much each has learnt is told by the loss of a token in pairs that
-neither has seen.
+Both train on Multi30k, German to English, with 128 pairs per step and the preset ``small`` (3 + 3
+blocks of width 256, post-norm, shared vocabulary). Adam, learning rates, gradient clipping and
+label smoothing are the same. JoeyNMT reads the pieces of heedful's vocabulary. It also applies
+dropout to attention weights, which heedful does only on request. The training loops differ, above
+all in their batches: JoeyNMT does not group pairs by length. The rate counts the tokens of both
+sides, without padding. The quality is the loss per token on held-out pairs.
 
-JoeyNMT computes in bf16 on GPUs alone; here it is told to do so on the CPU, too.
+By default JoeyNMT uses bf16 only on GPUs; here it also does so on the CPU.
 """
 
 import json
@@ -19,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from torch.utils.data import DataLoader
@@ -32,12 +31,12 @@ WIDTH, HEADS, BLOCKS, DROPOUT, SMOOTHING = 256, 4, 3, 0.1, 0.1
 
 
 def heedful(precision: "PrecisionName", trial: Trial) -> dict[str, float]:
-    """Train as the user does."""
+    """Train with heedful, as users do."""
     import numpy as np
     import torch
 
-    from benchmarks.clock import steps_as_laps
     from benchmarks.data import FOLDER
+    from benchmarks.training_laps import steps_as_laps
     from heedful import load, train
     from heedful.batches import Draw
     from heedful.batches.parallel import encode_pairs
@@ -78,7 +77,7 @@ def heedful(precision: "PrecisionName", trial: Trial) -> dict[str, float]:
 
 
 def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
-    """Train with JoeyNMT's own loop, but for the clock in what gives it its batches."""
+    """Train with JoeyNMT's own loop; only its batch iterator is replaced, to time the laps."""
     import torch
     from joeynmt.config import parse_global_args, set_validation_args
     from joeynmt.prediction import prepare as prepare_joeynmt
@@ -90,9 +89,9 @@ def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
     folder = trial.folder / ("joeynmt-bf16" if bf16 else "joeynmt-fp32")
     folder.mkdir()
     args = parse_global_args({**_joeynmt_settings(trial.folder), "model_dir": str(folder)})
-    model, learnt, held_out, _ = prepare_joeynmt(args, rank=0, mode="train")
-    make_batches = learnt.make_iter
-    learnt.make_iter = lambda **options: _Clocked(make_batches(**options), trial)
+    model, train_data, held_out, _ = prepare_joeynmt(args, rank=0, mode="train")
+    make_batches = train_data.make_iter
+    train_data.make_iter = lambda **options: _TimedBatches(make_batches(**options), trial)
     manager = TrainManager(
         rank=0,
         model=model,
@@ -103,7 +102,7 @@ def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
         train_args=args.train,
         dev_args=set_validation_args(args.test),
     )
-    manager.train_and_validate(learnt, held_out)
+    manager.train_and_validate(train_data, held_out)
     model.eval()
     model.loss_function = ("crossentropy", 0.0)
     loss, count = 0.0, 0
@@ -114,8 +113,8 @@ def joeynmt(trial: Trial, *, bf16: bool) -> dict[str, float]:
     return {"held-out loss": loss / count}
 
 
-class _Clocked:
-    """Batches of JoeyNMT, with the laps that it takes to learn from them."""
+class _TimedBatches:
+    """JoeyNMT's batch iterator, which also times the laps."""
 
     def __init__(self, batches: "DataLoader[Any]", trial: Trial) -> None:
         self._batches, self._trial = batches, trial
@@ -130,12 +129,12 @@ class _Clocked:
 
 
 def _joeynmt_settings(folder: Path) -> dict[str, Any]:
-    """Return what its configuration file would say."""
+    """Return JoeyNMT's configuration."""
     from benchmarks.peers.joey import settings
 
     sizes = {"width": WIDTH, "heads": HEADS, "blocks": BLOCKS, "dropout": DROPOUT}
-    learning = {
-        # The rates of the paper, but with heedful's as the highest, and none in the first step.
+    training = {
+        # The schedule of the paper with heedful's peak rate, and a rate of 0 in the first step.
         "scheduling": "noam",
         "learning_rate": 0.0,
         "learning_rate_factor": RATE * (WIDTH * WARMUP) ** 0.5,
@@ -144,13 +143,13 @@ def _joeynmt_settings(folder: Path) -> dict[str, Any]:
         "batch_size": BATCH,
         "epochs": 1,
     }
-    return settings(folder, ("de", "en"), {**sizes, "layer_norm": "post"}, learning)
+    return settings(folder, ("de", "en"), {**sizes, "layer_norm": "post"}, training)
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Learn the vocabulary, and write the pairs as lines of its pieces."""
+    """Train the vocabulary, and write the pairs as lines of pieces."""
     from benchmarks.data import FOLDER
-    from benchmarks.pieces import write_pieces
+    from benchmarks.joeynmt import write_pieces
     from heedful.reading.parallel import read_pairs
     from heedful.settings import ColumnSettings
 
@@ -163,19 +162,20 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     parts = {"train": read("train"), "dev": read("val")[:HELD_OUT]}
     tokenizer = write_pieces(parts, ("de", "en"), folder)
     words = len(tokenizer.source.tokens)
-    # Of one token, on average of those read and those written: a block has 12 and 16 times D * D.
-    once = BLOCKS * (12 + 16) * WIDTH**2 / 2 + WIDTH * words / 2
-    return Plan(operations=3 * 2.0 * once)
+    # Weights per token, averaged over source and target: an encoder block has 12 D^2, a decoder
+    # block 16 D^2.
+    weights = BLOCKS * (12 + 16) * WIDTH**2 / 2 + WIDTH * words / 2
+    return Plan(operations=3 * 2.0 * weights)
 
 
-def score(folder: Path, answers: Mapping[str, dict[str, float]]) -> Scores:
-    """Return what each arm has found its model to have learnt."""
-    return dict(answers)
+def score(folder: Path, outputs: Mapping[str, dict[str, float]]) -> Scores:
+    """Return the held-out loss that each arm computed."""
+    return dict(outputs)
 
 
 ROWS = {
     "learn-to-translate": Row(
-        title="training a Transformer of size small on Multi30k, 128 pairs a step",
+        title="training a small Transformer on Multi30k, 128 pairs per step",
         arms={
             "heedful bf16": Arm(run=partial(heedful, "bf16"), format="bf16", peer=False),
             "heedful fp32": Arm(run=partial(heedful, "fp32"), format="fp32", peer=False),

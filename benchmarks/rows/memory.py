@@ -1,6 +1,6 @@
-"""What training on 8 sequences of 512 tokens adds to a process at its peak, and how fast it is.
+"""Measure how much training on 8 sequences of 512 tokens adds to the peak memory, and its speed.
 
-A model of MiniLM's size takes its steps in fp32 and without dropout.
+A model of MiniLM's size is trained in fp32 without dropout.
 """
 
 import json
@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,7 +66,7 @@ def _steps(trial: Trial, model: "nn.Module") -> float:
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Say where the sizes of the model stand."""
+    """Write the path of the model's configuration."""
     from heedful.sources import resolve
 
     facts = {"folder": str(resolve("minilm")), "steps": max(1, round(STEPS * share))}
@@ -74,14 +74,14 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     return Plan()
 
 
-def score(folder: Path, answers: Mapping[str, Any]) -> Scores:
-    """Return the speed beside the memory."""
-    return {name: {"tokens/s": rate} for name, rate in answers.items()}
+def score(folder: Path, outputs: Mapping[str, Any]) -> Scores:
+    """Return the speed of each arm, shown next to its memory."""
+    return {name: {"tokens/s": rate} for name, rate in outputs.items()}
 
 
 ROWS = {
     name: Row(
-        title=f"memory of training at {LENGTH} tokens, {text}",
+        title=f"memory of training on sequences of {LENGTH} tokens, {text}",
         arms={
             "heedful fp32": Arm(
                 run=partial(heedful, checkpointing=checkpointing), format="fp32", peer=False
@@ -96,7 +96,7 @@ ROWS = {
         measure="memory",
     )
     for name, text, checkpointing in (
-        ("memory", "as it is", False),
+        ("memory", "without gradient checkpointing", False),
         ("memory-checkpointed", "with gradient checkpointing", True),
     )
 }

@@ -1,8 +1,8 @@
-"""Pre-training a small BERT from scratch on books: masked words and next sentences.
+"""Pre-train a small BERT from scratch on books: masked words and next-sentence prediction.
 
-Both make a model of the published size ``mini`` with BERT's 30,522 words and learn in steps of 32
-sequences with AdamW, a linear schedule and clipping. The reference hides tokens with its own
-collator, in pairs that have been cut for it before; its time is without that.
+Both libraries train a model of the published size ``mini`` with BERT's vocabulary of 30,522 words,
+in batches of 32 sequences, with AdamW, a linear schedule and gradient clipping. The reference masks
+tokens with its own collator. Its sentence pairs are cut in advance; its time does not include this.
 """
 
 import json
@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
 from benchmarks.rows.encode import operations
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.settings import PrecisionName
@@ -24,9 +24,9 @@ SCORED = 16 * BATCH
 
 
 def heedful(precision: "PrecisionName", trial: Trial) -> str:
-    """Pre-train as the user does."""
-    from benchmarks.clock import steps_as_laps
+    """Pre-train with heedful, as users do."""
     from benchmarks.data import FOLDER
+    from benchmarks.training_laps import steps_as_laps
     from heedful import train
 
     facts = trial.read("facts.json")
@@ -50,7 +50,7 @@ def heedful(precision: "PrecisionName", trial: Trial) -> str:
 
 
 def transformers(trial: Trial, *, bf16: bool) -> str:
-    """Pre-train with a loop over the reference and its collator."""
+    """Pre-train with a loop for the reference and its collator."""
     import torch
     from transformers import (
         BertConfig,
@@ -59,7 +59,7 @@ def transformers(trial: Trial, *, bf16: bool) -> str:
         DataCollatorForLanguageModeling,
     )
 
-    from benchmarks.peers.training import learn
+    from benchmarks.peers.training import train
 
     facts = trial.read("facts.json")
     rows: list[dict[str, Any]] = trial.read("pairs.json")
@@ -75,7 +75,7 @@ def transformers(trial: Trial, *, bf16: bool) -> str:
     size = facts["steps"]
     laps = [batches[lap * size : (lap + 1) * size] for lap in range(trial.number_of_laps)]
     steps = size * trial.number_of_laps
-    learn(trial, model, laps, batch_of, rate=RATE, steps=steps, bf16=bf16)
+    train(trial, model, laps, batch_of, rate=RATE, steps=steps, bf16=bf16)
     out = trial.folder / ("bf16" if bf16 else "fp32")
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
@@ -83,7 +83,7 @@ def transformers(trial: Trial, *, bf16: bool) -> str:
 
 
 def _pairs(names: tuple[str, ...], number: int, folder: Path) -> list[Any]:
-    """Cut pairs from books, in random order."""
+    """Return sentence pairs from books, in random order."""
     import numpy as np
 
     from benchmarks.data import FOLDER
@@ -127,7 +127,7 @@ def _task() -> Any:
 
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
-    """Cut the reference's pairs, and count what a step computes."""
+    """Write the reference's sentence pairs, and count the operations per token."""
     from heedful.sources import resolve
 
     steps = max(1, round(STEPS * share / laps))
@@ -145,17 +145,17 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     facts = {"folder": str(resolve("minilm")), "steps": steps, "config": sizes}
     (folder / "facts.json").write_text(json.dumps(facts))
     width, inner = sizes["hidden_size"], 4 * sizes["hidden_size"]
-    words = 0.15 * 2 * width * (width + sizes["vocab_size"])
+    head = 0.15 * 2 * width * (width + sizes["vocab_size"])
     encoder = operations(
         {**sizes, "intermediate_size": inner}, [len(row["input_ids"]) for row in rows]
     )
-    return Plan(operations=3 * (encoder + words))
+    return Plan(operations=3 * (encoder + head))
 
 
-def score(folder: Path, answers: Mapping[str, str]) -> Scores:
-    """Return the loss on pairs of another book, in fp32: that of a word and that of a pair."""
+def score(folder: Path, outputs: Mapping[str, str]) -> Scores:
+    """Return the loss on pairs of a held-out book, in fp32: per masked word plus per pair."""
     pairs = _pairs((HELD_OUT,), SCORED, folder / "held-out")
-    return {name: {"held-out loss": _loss(Path(model), pairs)} for name, model in answers.items()}
+    return {name: {"held-out loss": _loss(Path(model), pairs)} for name, model in outputs.items()}
 
 
 def _loss(folder: Path, pairs: list[Any]) -> float:
@@ -169,25 +169,25 @@ def _loss(folder: Path, pairs: list[Any]) -> float:
 
     model = BertForPreTraining.from_pretrained(folder).eval()
     tokenizer = BertTokenizer.from_pretrained("minilm")
-    words = follows = hidden = 0.0
+    word_loss = pair_loss = masked = 0.0
     for rows in np.split(np.arange(SCORED), SCORED // BATCH):
         draw = Draw(seed=0, epoch=0, rows=rows)
         batch = _task().batch([pairs[row] for row in rows], tokenizer, draw)
-        hidden_tokens, inputs = batch.targets["tokens"], {**batch.inputs}
+        masked_tokens, inputs = batch.targets["tokens"], {**batch.inputs}
         positions = inputs.pop("positions")
         with torch.inference_mode():
             output = model(**inputs)
         logits = output.prediction_logits.flatten(0, 1)[positions]  # (N, V)
-        words += cross_entropy(logits, hidden_tokens, reduction="sum").item()
-        told = output.seq_relationship_logits  # (B, 2)
-        follows += cross_entropy(told, batch.targets["pairs"], reduction="sum").item()
-        hidden += len(hidden_tokens)
-    return words / hidden + follows / SCORED
+        word_loss += cross_entropy(logits, masked_tokens, reduction="sum").item()
+        pair_logits = output.seq_relationship_logits  # (B, 2)
+        pair_loss += cross_entropy(pair_logits, batch.targets["pairs"], reduction="sum").item()
+        masked += len(masked_tokens)
+    return word_loss / masked + pair_loss / SCORED
 
 
 ROWS = {
     "pretrain": Row(
-        title="pre-training a BERT mini from scratch on books, in batches of 32",
+        title="pre-training a mini BERT from scratch on books, with batch size 32",
         arms={
             "heedful bf16": Arm(run=partial(heedful, "bf16"), format="bf16", peer=False),
             "heedful fp32": Arm(run=partial(heedful, "fp32"), format="fp32", peer=False),

@@ -1,4 +1,4 @@
-"""Sentences to entities: CoNLL-2003 with a MiniLM that learnt to tag."""
+"""Entity recognition on CoNLL-2003 with a fine-tuned MiniLM."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import ours
+from benchmarks.arm_process import Trial
 from benchmarks.peers import tags as peers
 from benchmarks.row import Plan, Row, Scores
 from benchmarks.rows.encode import lengths_of, operations
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
     from heedful.reading.tagging import TaggedText
 
 Entities = list[list[tuple[int, int, str]]]
-"""Of each sentence: where they start and end, in characters, and what they are."""
+"""For each sentence, the start, end (in characters) and label of its entities."""
 
 
 def records_of(laps: int, share: float) -> "list[list[TaggedText]]":
-    """Share the test set among the laps."""
+    """Divide the test set among the laps."""
     from benchmarks.data import FOLDER
     from heedful.settings import ColumnSettings
     from heedful.tasks.tag import Tag
@@ -46,9 +46,9 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> Entities:
 
 def prepare(folder: Path, laps: int, share: float) -> Plan:
     """Write the words of the sentences for the peers."""
-    from benchmarks.runs import trained
+    from benchmarks.runs import trained_run
 
-    model, parts = trained("tag"), records_of(laps, share)
+    model, parts = trained_run("tag"), records_of(laps, share)
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     facts = {"folder": str(model), "share": share, "names": config["id2label"]}
     (folder / "model.json").write_text(json.dumps(facts))
@@ -61,8 +61,8 @@ def prepare(folder: Path, laps: int, share: float) -> Plan:
     )
 
 
-def score(folder: Path, answers: Mapping[str, Any]) -> Scores:
-    """Return the F1 of entities, by the same code for all."""
+def score(folder: Path, outputs: Mapping[str, Any]) -> Scores:
+    """Return the F1 of entities, with the same code for all arms."""
     from seqeval.metrics.sequence_labeling import get_entities
 
     from heedful.metrics import EntityScores
@@ -71,7 +71,7 @@ def score(folder: Path, answers: Mapping[str, Any]) -> Scores:
     laps = len(json.loads((folder / "words.json").read_text(encoding="utf-8")))
     records = [record for part in records_of(laps, facts["share"]) for record in part]
     scores = {}
-    for name, found in answers.items():
+    for name, found in outputs.items():
         counter = EntityScores()
         for record, entities in zip(records, found, strict=True):
             if entities and isinstance(entities[0], str):  # tags of words
@@ -87,7 +87,7 @@ def score(folder: Path, answers: Mapping[str, Any]) -> Scores:
 
 ROWS = {
     "tag": Row(
-        title="CoNLL-2003 to entities with a MiniLM that learnt to tag, tokenizing included",
+        title="entity recognition on CoNLL-2003 with a fine-tuned MiniLM, including tokenization",
         arms={**ours.arms(heedful), **peers.PEERS},
         prepare=prepare,
         score=score,

@@ -1,9 +1,9 @@
-"""Texts to ids, alone and with all that the usual call gives, in English and Chinese.
+"""Tokenize English and Chinese texts: to ids only, or with all outputs of the usual call.
 
-heedful's tokenizer makes tables when it first has much to do, and remembers what it has met, so it
-stands there three times: a new one; one that has seen other texts alone; and one that has seen the
-same texts before, as in the second epoch of training. The peer remembers nothing. Lists are made in
-full, and the garbage collector stays on.
+heedful's tokenizer builds tables on its first large input and caches what it has seen, so there are
+three arms: a new tokenizer; one that has seen only other texts; and one that has seen the same
+texts before, as in the second epoch of training. The peer has no cache. All arms return complete
+lists, and the garbage collector stays on.
 """
 
 import gzip
@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
-from benchmarks.trial import Trial
 
 TEXTS, OTHERS = 7600, 2000
 CALLS: dict[str, dict[str, Any]] = {
@@ -23,30 +23,30 @@ CALLS: dict[str, dict[str, Any]] = {
     "tensors": {"padding": True, "truncation": True, "max_length": 128, "return_tensors": "pt"},
     "offsets": {"return_offsets_mapping": True},
 }
-"""What the tokenizer is called with."""
+"""Options of each way to call the tokenizer."""
 SAME, OTHER = "texts.json", "others.json"
 Encode = Callable[[list[str]], Any]
 
 
-def heedful(what: str, seen: str | None, trial: Trial) -> str:
-    """Tokenize with heedful, which has seen what a file holds."""
+def heedful(call: str, seen: str | None, trial: Trial) -> str:
+    """Tokenize with heedful, after it has seen the texts of the file ``seen``."""
     from heedful.tokens import load_tokenizer
 
     def encoder() -> Encode:
         tokenizer: Any = load_tokenizer(Path(trial.read("folder.json")))
-        return tokenizer.encode_batch if what == "ids" else partial(tokenizer, **CALLS[what])
+        return tokenizer.encode_batch if call == "ids" else partial(tokenizer, **CALLS[call])
 
     return _laps(trial, encoder, seen)
 
 
-def peer(what: str, trial: Trial) -> str:
-    """Tokenize with the compiled tokenizer of the reference: bare, or called as users call it."""
+def peer(call: str, trial: Trial) -> str:
+    """Tokenize with the reference: its Rust tokenizer alone, or the call that users make."""
     from transformers import AutoTokenizer
 
     def encoder() -> Encode:
         tokenizer = AutoTokenizer.from_pretrained(trial.read("folder.json"), use_fast=True)
-        if what != "ids":
-            return partial(tokenizer, **CALLS[what])
+        if call != "ids":
+            return partial(tokenizer, **CALLS[call])
         bare = tokenizer.backend_tokenizer
         bare.no_truncation()
         bare.no_padding()
@@ -58,7 +58,7 @@ def peer(what: str, trial: Trial) -> str:
 
 
 def _laps(trial: Trial, encoder: Callable[[], Encode], seen: str | None) -> str:
-    """Take the laps, each with an encoder that has seen some texts or none; return a digest."""
+    """Run the laps with encoders that have seen the texts of the file ``seen``; return a digest."""
     texts: list[str] = trial.read(SAME)
     if seen == SAME:
         encoders = [encoder()] * trial.number_of_laps
@@ -73,7 +73,7 @@ def _laps(trial: Trial, encoder: Callable[[], Encode], seen: str | None) -> str:
 
 
 def _digest(encoded: Any) -> str:
-    """Return what is the same for two encodings if and only if these are."""
+    """Return a hash of an encoding, to compare encodings."""
     if not isinstance(encoded, list):
         encoded = {
             key: rows if isinstance(rows, list) else rows.tolist() for key, rows in encoded.items()
@@ -82,7 +82,7 @@ def _digest(encoded: Any) -> str:
 
 
 def prepare(language: str, folder: Path, laps: int, share: float) -> Plan:
-    """Write the texts, and a folder of the tokenizer."""
+    """Write the texts and the path of the tokenizer."""
     from heedful.tokens import TranslationTokenizer, load_tokenizer
 
     source, texts = SOURCES[language](folder)
@@ -153,12 +153,12 @@ def _pieces(family: str, folder: Path) -> tuple[Path, list[str]]:
     return source, _texts_of_news()
 
 
-def score(folder: Path, answers: Mapping[str, str]) -> Scores:
-    """Say whether all that was returned is what the reference returns."""
-    truth = next((answer for name, answer in answers.items() if name in PEERS), None)
+def score(folder: Path, outputs: Mapping[str, str]) -> Scores:
+    """Return whether the outputs of each arm are equal to the reference's."""
+    truth = next((output for name, output in outputs.items() if name in PEERS), None)
     if truth is None:
         return {}
-    return {name: {"equal": float(answer == truth)} for name, answer in answers.items()}
+    return {name: {"equal": float(output == truth)} for name, output in outputs.items()}
 
 
 SOURCES: dict[str, Callable[[Path], tuple[Path, list[str]]]] = {
@@ -179,19 +179,19 @@ CLASSES = {
 PEERS = ("tokenizers", "BertTokenizerFast", *CLASSES.values())
 
 
-def arms(language: str, what: str) -> dict[str, Arm]:
-    """Return the arms for one way to call."""
+def arms(language: str, call: str) -> dict[str, Arm]:
+    """Return the arms for one language and one way to call the tokenizer."""
     name = CLASSES.get(language, "BertTokenizerFast")
     return {
-        "heedful, first time": Arm(run=partial(heedful, what, None), peer=False),
-        "heedful, new texts": Arm(run=partial(heedful, what, OTHER), peer=False),
-        "heedful, later times": Arm(run=partial(heedful, what, SAME), peer=False),
-        "tokenizers" if what == "ids" else name: Arm(run=partial(peer, what)),
+        "heedful, first time": Arm(run=partial(heedful, call, None), peer=False),
+        "heedful, new texts": Arm(run=partial(heedful, call, OTHER), peer=False),
+        "heedful, later times": Arm(run=partial(heedful, call, SAME), peer=False),
+        "tokenizers" if call == "ids" else name: Arm(run=partial(peer, call)),
     }
 
 
 TITLES = {
-    "ids": "ids alone",
+    "ids": "ids only",
     "call": "the call, with masks and types",
     "tensors": "the call with padding to tensors",
     "offsets": "the call with offsets",
@@ -199,20 +199,20 @@ TITLES = {
 LANGUAGES = {
     "en": "AG News",
     "zh": "Chinese reviews",
-    "zh-multilingual": "Chinese reviews by the multilingual vocabulary",
-    "zh-xlnet": "Chinese reviews by XLNet's vocabulary",
-    "bytes": "AG News by RoBERTa's vocabulary",
-    "albert": "AG News by ALBERT's vocabulary",
-    "xlnet": "AG News by XLNet's vocabulary",
+    "zh-multilingual": "Chinese reviews with the multilingual vocabulary",
+    "zh-xlnet": "Chinese reviews with XLNet's vocabulary",
+    "bytes": "AG News with RoBERTa's vocabulary",
+    "albert": "AG News with ALBERT's vocabulary",
+    "xlnet": "AG News with XLNet's vocabulary",
 }
 ROWS = {
-    f"tokenize-{language}-{what}": Row(
-        title=f"{LANGUAGES[language]} to tokens: {text}",
-        arms=arms(language, what),
+    f"tokenize-{language}-{call}": Row(
+        title=f"tokenizing {LANGUAGES[language]}: {text}",
+        arms=arms(language, call),
         prepare=partial(prepare, language),
         score=score,
         unit="tokens/s",
     )
     for language in LANGUAGES
-    for what, text in TITLES.items()
+    for call, text in TITLES.items()
 }

@@ -1,7 +1,7 @@
-"""Sentences to translations by one trained model, 64 sentences at once, from text to text.
+"""Translate sentences with a trained model, in batches of 64, from text to text.
 
-What a second is worth is counted in tokens of the translations that people wrote, the same for all
-arms, so that who runs on after a text's end gains nothing by it.
+The rate counts the tokens of the human translations, which are the same for all arms. So an arm
+gains nothing by generating longer texts.
 """
 
 import gzip
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import ours
+from benchmarks.arm_process import Trial
 from benchmarks.peers import translations as peers
 from benchmarks.row import Plan, Row, Scores
 from benchmarks.rows.classify import agreement
-from benchmarks.trial import Trial
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
@@ -31,14 +31,14 @@ def heedful(trial: Trial, load: "Callable[..., Predictor]") -> list[str]:
 
 
 def prepare(name: str, beam: int, folder: Path, laps: int, share: float) -> Plan:
-    """Share the sentences of test_2016_flickr among the laps, and export the run for the peers."""
+    """Divide test_2016_flickr among the laps, and export the run for the peers."""
     from benchmarks.data import FOLDER
-    from benchmarks.runs import trained
+    from benchmarks.runs import trained_run
     from heedful.checkpoints.runs import read_record
     from heedful.interop import export
     from heedful.tokens import TranslationTokenizer
 
-    run = trained(f"translate-{name}")
+    run = trained_run(f"translate-{name}")
     export(run, folder / "marian", "marian")
     facts = {
         "run": str(run),
@@ -53,7 +53,9 @@ def prepare(name: str, beam: int, folder: Path, laps: int, share: float) -> Plan
         with gzip.open(path, "rt", encoding="utf-8") as stream:
             sides.append(stream.read().splitlines()[: round(SENTENCES * share)])
     size = len(sides[0]) // laps
-    if size > peers.BATCH:  # whole batches: two sentences more would be as many steps again
+    if (
+        size > peers.BATCH
+    ):  # full batches: even a batch of two sentences takes as many decoding steps
         size -= size % peers.BATCH
     source, target = (
         [side[lap * size : (lap + 1) * size] for lap in range(laps)] for side in sides
@@ -72,26 +74,26 @@ def prepare(name: str, beam: int, folder: Path, laps: int, share: float) -> Plan
     )
 
 
-def operations(config: Mapping[str, int], beam: int, read_for_one: float) -> float:
-    """Return the operations for one token written, attention itself not counted."""
+def operations(config: Mapping[str, int], beam: int, source_tokens_per_token: float) -> float:
+    """Return the floating-point operations per generated token, without the attention products."""
     width = config["d_model"]
     encoder = 4 * width**2 + 2 * width * config["encoder_ffn_dim"]
     decoder = (
         6 * width**2 + 2 * width * config["decoder_ffn_dim"]
-    )  # keys and values are the source's
+    )  # the keys and values of the source are counted below
     write = config["decoder_layers"] * decoder + width * config["vocab_size"]
     read = config["encoder_layers"] * encoder + config["decoder_layers"] * 2 * width**2
-    return 2.0 * (beam * write + read_for_one * read)
+    return 2.0 * (beam * write + source_tokens_per_token * read)
 
 
-def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
-    """Return BLEU, and how often the text is the one of transformers in fp32."""
+def score(folder: Path, outputs: Mapping[str, list[str]]) -> Scores:
+    """Return BLEU, and the share of texts that equal those of transformers in fp32."""
     from sacrebleu.metrics.bleu import BLEU
 
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
-    reference = answers.get("transformers")
+    reference = outputs.get("transformers")
     scores = {}
-    for name, texts in answers.items():
+    for name, texts in outputs.items():
         scores[name] = {"BLEU": BLEU().corpus_score(texts, [truth]).score}
         if reference is not None:
             scores[name]["same text"] = agreement(texts, reference)
@@ -100,7 +102,7 @@ def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
 
 ROWS = {
     f"translate-{name}-{beam}": Row(
-        title=f"Multi30k from German to English with a Transformer of size {name} at beam {beam}",
+        title=f"translating Multi30k from German to English, {name} Transformer, beam size {beam}",
         arms={**ours.arms(heedful), **peers.PEERS},
         prepare=partial(prepare, name, beam),
         score=score,

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.arm_process import Trial
 from benchmarks.row import Arm, Plan, Row, Scores
-from benchmarks.trial import Trial
 
 
 def count_up(name: str, trial: Trial) -> list[int]:

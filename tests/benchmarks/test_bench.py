@@ -25,14 +25,14 @@ def test_a_row_is_printed_and_written_before_the_next_is_measured(
     fake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = []
-    measured = measure._measured
+    measured = measure._measure_row
 
     def watched(*arguments: object) -> results.Entry:
         rows = results.read(fake)["rows"] if fake.exists() else []
         seen.append(([row["row"] for row in rows], capsys.readouterr().out))
         return measured(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(measure, "_measured", watched)
+    monkeypatch.setattr(measure, "_measure_row", watched)
     failed = measure.measure(laps=2, threads=1, out=fake)
     assert failed == ["broken in count"]
     (none, _), (one, printed) = seen
@@ -51,7 +51,7 @@ def test_rows_and_arms_are_chosen_by_patterns(fake: Path) -> None:
     assert row["arms"]["b"]["quality"] == {"sum": 3 + 4 + 5}  # a fifth of 10, three laps
 
 
-def test_the_command_measures_and_tells_what_failed(
+def test_the_command_measures_and_reports_failures(
     fake: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["bench", "count", "--laps", "1", "--threads", "1", "--results", str(fake)]
@@ -69,22 +69,22 @@ def test_the_command_measures_and_tells_what_failed(
         (["--laps", "0"], "--laps 0: must be above 0"),
     ],
 )
-def test_what_is_not_there_is_named(
+def test_unknown_rows_and_arms_are_reported(
     fake: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     assert run(["bench", *words]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_without_the_environment_of_the_peers_the_way_to_it_is_told(
+def test_an_error_says_how_to_create_the_environment_of_the_peers(
     fake: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(measure.PEERS, str(fake.parent / "nowhere"))
     assert run(["bench"]) == 2
-    assert "'make bench-peers' makes it" in capsys.readouterr().err
+    assert "'make bench-peers' creates it" in capsys.readouterr().err
 
 
-def test_elsewhere_than_in_a_clone_it_says_so(
+def test_an_error_says_that_it_needs_a_clone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bench, "CLONE", tmp_path)

@@ -1,4 +1,4 @@
-"""The benchmarks for a GPU run; here on the CPU, with small models."""
+"""The GPU benchmarks run; here on the CPU, with small models."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from benchmarks import gpu, gpu_search
 
 
 @pytest.mark.bf16
-def test_the_table_has_a_row_for_all_that_is_measured(
+def test_the_table_has_a_row_for_each_task(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["--device", "cpu", "--presets", "tiny", "--lengths", "16", "--batch-tokens", "64"]
@@ -21,7 +21,7 @@ def test_the_table_has_a_row_for_all_that_is_measured(
     assert all(row[6].removesuffix(" |").endswith("%") for row in rows)
 
 
-def test_operations_are_those_of_real_tokens() -> None:
+def test_operations_count_only_real_tokens() -> None:
     def case(length: int) -> gpu.Case:
         batches = gpu.batches_of(length, size=4, count=2)
         return gpu.Case(
@@ -42,14 +42,14 @@ def test_operations_are_those_of_real_tokens() -> None:
     assert all(batch.num_tokens <= batch.num_positions for batch in long.batches)
 
 
-def test_both_sides_translate_alike(
+def test_both_libraries_give_the_same_translations(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def sentences_of(language: str, count: int) -> list[str]:
         text = (START / f"data/translate.{language}").read_text(encoding="utf-8")
         return text.splitlines()[:count]
 
-    monkeypatch.setattr(gpu_search, "trained", lambda name: START / "translate")
+    monkeypatch.setattr(gpu_search, "trained_run", lambda name: START / "translate")
     monkeypatch.setattr(gpu_search, "sentences_of", sentences_of)
     words = ["--device", "cpu", "--size", "small", "--beam", "2", "--batch", "4"]
     gpu_search.main([*words, "--sentences", "10", "--laps", "1", "--precision", "fp32"])

@@ -10,7 +10,7 @@ TEXTS = [[0, 1, 2, 0, 1, 3, 0, 1, 2, 4], [2, 0, 1, 2], [3, 3, 0, 1]]
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-def test_what_follows_adds_up_to_one(order: int) -> None:
+def test_probabilities_of_the_next_token_add_up_to_one(order: int) -> None:
     model = KneserNey(TEXTS, order=order, vocab_size=6)
     for text in ([], [0], [0, 1], [5, 5], [3, 0, 1, 2, 0]):
         chances = model.next(text)
@@ -20,7 +20,7 @@ def test_what_follows_adds_up_to_one(order: int) -> None:
             assert model.probabilities([*text, token])[-1] == pytest.approx(chances[token])
 
 
-def test_two_grams_by_hand() -> None:
+def test_bigrams_match_a_computation_by_hand() -> None:
     model = KneserNey(TEXTS, order=2, vocab_size=6)
     pairs = Counter(pair for text in TEXTS for pair in zip([6, *text], text, strict=False))
     kinds = Counter(pairs.values())
@@ -51,7 +51,7 @@ def test_two_grams_by_hand() -> None:
     np.testing.assert_allclose(model.next([0, 1]), right)
 
 
-def test_longer_histories_tell_more() -> None:
+def test_longer_histories_predict_better() -> None:
     text = [0, 1, 2, 0, 3, 4] * 40
     scores = [
         np.log(KneserNey([text], order=order, vocab_size=5).probabilities(text[:60])).mean()

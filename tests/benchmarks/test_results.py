@@ -1,12 +1,12 @@
-"""Results beside those of the best peer, and the files and page that show them."""
+"""Results are compared with the best peer, stored in files, and shown on the page."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.race import Runner
 from benchmarks.row import Plan
 from benchmarks.rows import ROWS
+from benchmarks.runner import Runner
 from tests.benchmarks import fakes
 
 from benchmarks import page, results
@@ -17,7 +17,7 @@ CEILINGS = {"fp32": {"one": 8.0, "another": 20.0}}
 def _runner(name: str, seconds: float, failed: str | None = None) -> Runner:
     laps = [{"seconds": seconds, "amount": None, "peak": 9}]
     path = Path(name)
-    runner = Runner(name=name, process=None, log=path, answers=path, laps=laps, failed=failed)  # type: ignore[arg-type]
+    runner = Runner(name=name, process=None, log=path, outputs=path, laps=laps, failed=failed)  # type: ignore[arg-type]
     runner.peak = 1234
     return runner
 
@@ -39,7 +39,7 @@ def _entry(**changes: Any) -> results.Entry:
     return {**entry, **facts, **changes}
 
 
-def test_an_arm_stands_beside_the_best_peer_and_the_ceiling() -> None:
+def test_arms_are_compared_with_the_best_peer_and_the_peak() -> None:
     arms = _entry()["arms"]
     assert arms["a"]["value"] == pytest.approx(20)
     assert arms["a"]["ratio"] == arms["a"]["ratio_in_format"] == pytest.approx(2)
@@ -48,7 +48,7 @@ def test_an_arm_stands_beside_the_best_peer_and_the_ceiling() -> None:
     assert arms["broken"] == {"peer": True, "format": "int8", "failed": "no kernel"}
 
 
-def test_where_less_is_better_the_ratio_is_turned_round() -> None:
+def test_the_ratio_is_inverted_if_less_is_better() -> None:
     arms = {
         "ours": {"value": 2.0, "peer": False, "format": "fp32"},
         "theirs": {"value": 6.0, "peer": True, "format": "fp32"},
@@ -57,7 +57,7 @@ def test_where_less_is_better_the_ratio_is_turned_round() -> None:
     assert arms["ours"]["ratio"] == pytest.approx(3)
 
 
-def test_a_row_replaces_itself_alone(tmp_path: Path) -> None:
+def test_a_row_replaces_only_its_own_older_result(tmp_path: Path) -> None:
     path = tmp_path / "results" / "day.json"
     results.add(_entry(threads=1), path)
     results.add(_entry(), path)
@@ -66,7 +66,7 @@ def test_a_row_replaces_itself_alone(tmp_path: Path) -> None:
     assert kept == [(1, "heedful bench count"), (2, "again")]
 
 
-def test_the_page_takes_the_newest_of_each_row(tmp_path: Path) -> None:
+def test_the_page_shows_the_latest_result_of_each_row(tmp_path: Path) -> None:
     for day, command in (("2026-01-02", "the old"), ("2026-01-03", "the new")):
         entry = _entry(when=f"{day} 00:00", command=command)
         results.add(entry, tmp_path / f"{day}.json")
@@ -78,13 +78,13 @@ def test_the_page_takes_the_newest_of_each_row(tmp_path: Path) -> None:
     assert "| broken |  |  |  |  |  | failed: no kernel |" in text
 
 
-def test_the_page_is_what_the_results_make() -> None:
+def test_the_page_matches_the_stored_results() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
-    assert page.filled(text, page.text_of(results.FOLDER)) == text, (
-        "make it anew: python -m benchmarks.page"
+    assert page.fill(text, page.text_of(results.FOLDER)) == text, (
+        "make it again: python -m benchmarks.page"
     )
 
 
-def test_every_row_has_ours_and_a_peer() -> None:
+def test_every_row_has_an_arm_of_heedful_and_a_peer() -> None:
     for name, row in ROWS.items():
         assert {arm.peer for arm in row.arms.values()} == {True, False}, name

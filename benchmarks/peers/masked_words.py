@@ -1,23 +1,23 @@
-"""A text with one mask to the word behind it."""
+"""Predict the masked word of each text."""
 
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.arm_process import Trial
 from benchmarks.peers.engines import ENGINES, load
 from benchmarks.peers.texts import BATCH, compute
 from benchmarks.row import Arm
-from benchmarks.trial import Trial
 
 
 def run_laps(trial: Trial, words_of: Callable[[list[str]], list[str]]) -> list[str]:
-    """Take the laps with a function from texts to words, and return all of these."""
+    """Run the laps with a function from texts to words, and return all words."""
     parts: list[list[str]] = trial.read("texts.json")
     words_of(parts[0][:32])
     return [word for texts in trial.laps(parts) for word in words_of(texts)]
 
 
 def pipeline(trial: Trial) -> list[str]:
-    """Fill with the reference's pipeline."""
+    """Predict with the reference's pipeline."""
     import torch
     from transformers import BertForMaskedLM, BertTokenizerFast
     from transformers import pipeline as make
@@ -31,16 +31,16 @@ def pipeline(trial: Trial) -> list[str]:
 
 
 def engine_arm(name: str) -> Callable[[Trial], list[str]]:
-    """Fill with an engine, texts sorted by length."""
+    """Return an arm that predicts with an engine, texts sorted by length."""
 
     def run(trial: Trial) -> list[str]:
         folder = Path(trial.read("model.json")["folder"])
-        engine, tokenizer = load(name, folder, "blanks", trial.threads, longest=512)
+        engine, tokenizer = load(name, folder, "masked_words", trial.threads, longest=512)
         mask = tokenizer.token_to_id("[MASK]")
 
         def words_of(texts: list[str]) -> list[str]:
             encodings = tokenizer.encode_batch_fast(texts)
-            # Only the row of the mask is kept: all rows of all texts would not fit in memory.
+            # Keep only the mask's logits: those of all tokens would not fit in memory.
             best = compute(
                 engine,
                 encodings,
@@ -58,6 +58,6 @@ PEERS = {
     **{
         name: Arm(run=engine_arm(name), format=number_format)
         for name, number_format in ENGINES.items()
-        if not name.startswith("CTranslate2")  # which has no such head
+        if not name.startswith("CTranslate2")  # CTranslate2 has no head for masked words.
     },
 }

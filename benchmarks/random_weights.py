@@ -1,4 +1,4 @@
-"""Models that have learnt nothing, to compare pre-trained ones with."""
+"""Untrained models, as a baseline for pre-trained ones."""
 
 from pathlib import Path
 
@@ -9,14 +9,17 @@ from heedful.models.loading import family_of
 from heedful.tokens.loading import load_tokenizer
 
 
-def random_start(run: Path, folder: Path, seed: int, head: Head) -> Path:
-    """Write a model with a run's configuration and tokenizer, and random weights.
+def write_random_model(run: Path, folder: Path, seed: int, head: Head) -> Path:
+    """Write a model with the configuration and tokenizer of a run, but with random weights.
 
     Args:
-        run: the run.
-        folder: where to write.
-        seed: of the weights.
-        head: what the model has behind its last layer.
+        run: Folder of the run.
+        folder: Output folder.
+        seed: Seed of the random weights.
+        head: Head of the model.
+
+    Returns:
+        The output folder.
     """
     _, family = family_of(run)
     torch.manual_seed(seed)

@@ -1,6 +1,6 @@
-"""Whole commands: a file of news to a file of labels, and the first answer after the start.
+"""Measure whole commands: classify a file of news, or a single text, including the start-up time.
 
-Each lap starts a program of its own, so these times are what a user waits for.
+Each lap starts a new process, so these times are what a user waits for.
 """
 
 import csv
@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from benchmarks.arm_process import Trial
 from benchmarks.ours import PRECISIONS
 from benchmarks.row import Arm, Format, Plan, Row, Scores
 from benchmarks.rows.classify import agreement
 from benchmarks.rows.encode import lengths_of
-from benchmarks.trial import Trial
 
 TEXTS = 7600
 PROGRAMS: dict[str, tuple[str, Format]] = {
@@ -24,17 +24,17 @@ PROGRAMS: dict[str, tuple[str, Format]] = {
     "ONNX Runtime int8": ("ONNX Runtime int8", "int8"),
     "OpenVINO bf16": ("OpenVINO bf16", "bf16"),
 }
-"""By the title of an arm: its program, and the format that it computes in."""
-ONE = "stocks fell sharply after the central bank raised its rate"
+"""For each arm: the name of its program, and the number format that it computes in."""
+TEXT = "stocks fell sharply after the central bank raised its rate"
 
 
 def labels_in(path: Path) -> list[str]:
-    """Read the labels of lines of JSON."""
+    """Read the labels from a file with one JSON object per line."""
     return [json.loads(line)["label"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def run_laps(trial: Trial, command: list[str], out: Path) -> None:
-    """Run a command for each lap, and note the most memory that it took."""
+    """Run a command in each lap, and record its peak memory."""
     trial.peak = 0
     for _ in trial.laps(range(trial.number_of_laps)):
         with out.open("w") as stream:
@@ -47,18 +47,18 @@ def run_laps(trial: Trial, command: list[str], out: Path) -> None:
 
 
 def heedful(precision: str, trial: Trial) -> list[str]:
-    """Answer with the command; its options are those of any user."""
+    """Classify with the command ``heedful predict``, as users call it."""
     folder = trial.read("model.json")["folder"]
     out = trial.folder / f"out-{precision}"
     command = [sys.executable, "-m", "heedful", "predict", folder, "--precision", precision]
-    texts = trial.read("given.json")
-    given = [texts] if isinstance(texts, str) else ["--input", str(trial.folder / "texts.csv")]
-    run_laps(trial, [*command, *given], out)
+    texts = trial.read("arguments.json")
+    arguments = [texts] if isinstance(texts, str) else ["--input", str(trial.folder / "texts.csv")]
+    run_laps(trial, [*command, *arguments], out)
     return labels_in(out)
 
 
 def peer(name: str, trial: Trial) -> list[str]:
-    """Answer with a program; the graph, where it has one, is made before."""
+    """Classify with a peer's program; an engine's graph is converted before the laps."""
     from benchmarks.peers.engines import convert
 
     folder = Path(trial.read("model.json")["folder"])
@@ -75,45 +75,45 @@ def peer(name: str, trial: Trial) -> list[str]:
     return labels_in(out)
 
 
-def _of(run: "Callable[[str, Trial], list[str]]", name: str) -> Callable[[Trial], list[str]]:
+def _arm(run: "Callable[[str, Trial], list[str]]", name: str) -> Callable[[Trial], list[str]]:
     return lambda trial: run(name, trial)
 
 
 ARMS = {
     **{
-        f"heedful {name}": Arm(run=_of(heedful, name), format=number_format, peer=False)
+        f"heedful {name}": Arm(run=_arm(heedful, name), format=number_format, peer=False)
         for name, number_format in PRECISIONS.items()
     },
     **{
-        title: Arm(run=_of(peer, name), format=number_format)
+        title: Arm(run=_arm(peer, name), format=number_format)
         for title, (name, number_format) in PROGRAMS.items()
     },
 }
 
 
 def prepare_file(folder: Path, laps: int, share: float) -> Plan:
-    """Write the test set of AG News as a file of one column."""
+    """Write the test set of AG News as a CSV file with one column."""
     from benchmarks.data import ag_news
 
     records = ag_news("test", round(TEXTS * share))
     texts = [record.text for record in records]
     model = _write(folder, texts, [(record.labels or ("",))[0] for record in records])
-    (folder / "given.json").write_text("null")
+    (folder / "arguments.json").write_text("null")
     tokens = sum(lengths_of(texts, model, 512))
     return Plan(amounts=[float(tokens)] * laps)
 
 
 def prepare_one(folder: Path, laps: int, share: float) -> Plan:
-    """Write one text."""
-    _write(folder, [ONE], ["3"])
-    (folder / "given.json").write_text(json.dumps(ONE))
+    """Write a single text."""
+    _write(folder, [TEXT], ["3"])
+    (folder / "arguments.json").write_text(json.dumps(TEXT))
     return Plan()
 
 
 def _write(folder: Path, texts: list[str], truth: list[str]) -> Path:
-    from benchmarks.runs import trained
+    from benchmarks.runs import trained_run
 
-    model = trained("classify")
+    model = trained_run("classify")
     (folder / "model.json").write_text(json.dumps({"folder": str(model)}))
     (folder / "truth.json").write_text(json.dumps(truth))
     with (folder / "texts.csv").open("w", newline="", encoding="utf-8") as stream:
@@ -121,16 +121,16 @@ def _write(folder: Path, texts: list[str], truth: list[str]) -> Path:
     return model
 
 
-def score(folder: Path, answers: Mapping[str, list[str]]) -> Scores:
-    """Return the accuracy of what was written."""
+def score(folder: Path, outputs: Mapping[str, list[str]]) -> Scores:
+    """Return the accuracy of the labels."""
     truth = json.loads((folder / "truth.json").read_text(encoding="utf-8"))
     return {
-        name: {"accuracy": agreement(labels, truth)} for name, labels in answers.items() if labels
+        name: {"accuracy": agreement(labels, truth)} for name, labels in outputs.items() if labels
     }
 
 
 def import_of(module: str) -> Callable[[Trial], list[str]]:
-    """Start Python and import a module: what no program can be faster than that needs it."""
+    """Return an arm that starts Python and imports a module, as a lower bound for the programs."""
 
     def run(trial: Trial) -> list[str]:
         command = [sys.executable, "-c", f"import {module}"]
@@ -142,14 +142,14 @@ def import_of(module: str) -> Callable[[Trial], list[str]]:
 
 ROWS = {
     "file": Row(
-        title="a file of AG News to a file of labels, from the start of the program to its end",
+        title="classifying a file of AG News, from the start of the program to its end",
         arms=ARMS,
         prepare=prepare_file,
         score=score,
         unit="tokens/s",
     ),
     "start": Row(
-        title="one text to its label, from the start of the program to its end",
+        title="classifying one text, from the start of the program to its end",
         arms={
             **ARMS,
             "import heedful alone": Arm(run=import_of("heedful"), peer=False),

@@ -1,6 +1,6 @@
-"""Arms in processes of their own, a lap each in turn.
+"""Run each arm in its own process; the arms take turns, one lap at a time.
 
-A drift of the machine's speed falls on all of them alike, and no one's settings reach another.
+So a change in the machine's speed affects all arms alike, and no arm's settings affect another's.
 """
 
 import json
@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.arm_process import Message
 from benchmarks.row import Plan, Row
-from benchmarks.trial import Message
 
 ROOT = Path(__file__).parents[1]
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -23,21 +23,23 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 
 @dataclass(kw_only=True, slots=True)
 class Runner:
-    """An arm that runs."""
+    """The process of an arm, as the runner sees it."""
 
     name: str
     process: "subprocess.Popen[str]"
     log: Path
-    answers: Path
-    """Where it writes its answers; the suffix says how."""
+    outputs: Path
+    """Path of its outputs, without the suffix: .npy for arrays, .json for all else."""
     start_peak: int = 0
-    """MiB that it held before the first lap."""
+    """Peak memory before the first lap, in MiB."""
     peak: int = 0
+    """Peak memory of the whole run, in MiB."""
     laps: list[Message] = field(default_factory=list)
     failed: str | None = None
+    """The error message, if it failed."""
 
-    def hear(self) -> Message | None:
-        """Return its next message; None where it has failed."""
+    def receive(self) -> Message | None:
+        """Return the next message of the process, or None if it failed."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if line:
@@ -48,22 +50,22 @@ class Runner:
         self.failed = (errors or lines or [f"ended with exit code {code}"])[-1]
         return None
 
-    def tell(self) -> None:
-        """Let it go on."""
+    def resume(self) -> None:
+        """Let the process continue."""
         assert self.process.stdin is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
-    def read_answers(self) -> Any:
-        """Return its answers."""
-        if self.answers.with_suffix(".npy").exists():
+    def read_outputs(self) -> Any:
+        """Return the outputs of the arm."""
+        if self.outputs.with_suffix(".npy").exists():
             import numpy as np
 
-            return np.load(self.answers.with_suffix(".npy"))
-        return json.loads(self.answers.with_suffix(".json").read_text(encoding="utf-8"))
+            return np.load(self.outputs.with_suffix(".npy"))
+        return json.loads(self.outputs.with_suffix(".json").read_text(encoding="utf-8"))
 
 
-def race(
+def run_arms(
     module: str,
     name: str,
     names: list[str],
@@ -73,19 +75,19 @@ def race(
     threads: int,
     peers: str,
 ) -> list[Runner]:
-    """Let arms take laps in turn until all have done.
+    """Run the arms of a row in turn, one lap at a time, until all are done.
 
     Args:
-        module: has the rows, as ``ROWS``.
-        name: of the row.
-        names: the arms that take part.
-        folder: what the row has prepared.
-        laps: how many laps each takes.
-        threads: how many threads each computes with.
-        peers: the interpreter of the peers' environment.
+        module: Module that defines ``ROWS``.
+        name: Name of the row.
+        names: Names of the arms to run.
+        folder: Folder with the data that the row prepared.
+        laps: Number of laps for each arm.
+        threads: Number of threads for each arm.
+        peers: Python interpreter of the peers' environment.
 
     Returns:
-        All of them, also those that have failed.
+        One runner for each arm, including the arms that failed.
     """
     row: Row = import_module(module).ROWS[name]
     runners = []
@@ -96,23 +98,23 @@ def race(
         words = [module, name, arm, str(folder), str(laps), str(threads)]
         with log.open("w") as stream:
             process = subprocess.Popen(
-                [python, "-m", "benchmarks.trial", *words],
+                [python, "-m", "benchmarks.arm_process", *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 env=environment(threads, peer=row.arms[arm].peer),
                 text=True,
             )
-        answers = folder / f"answers-{at}"
-        runners.append(Runner(name=arm, process=process, log=log, answers=answers))
-    for runner in runners:  # all set up at once, and wait
-        if ready := runner.hear():
+        outputs = folder / f"outputs-{at}"
+        runners.append(Runner(name=arm, process=process, log=log, outputs=outputs))
+    for runner in runners:  # All arms set up at the same time, then wait.
+        if ready := runner.receive():
             runner.start_peak = ready["peak"]
     running = [runner for runner in runners if runner.failed is None]
     while running:
         for runner in list(running):
-            runner.tell()
-            message = runner.hear()
+            runner.resume()
+            message = runner.receive()
             if message is not None:
                 runner.peak = max(runner.peak, message["peak"])
             if message is not None and "seconds" in message:
@@ -120,13 +122,13 @@ def race(
                 continue
             running.remove(runner)
             if message is not None:
-                runner.tell()
+                runner.resume()
                 runner.process.wait()
     return runners
 
 
 def environment(threads: int, *, peer: bool) -> dict[str, str]:
-    """Return the environment of an arm: the same number of threads for all, and no network."""
+    """Return the environment variables of an arm: a fixed number of threads, and no network."""
     paths = [str(ROOT)] if peer else [str(ROOT / "src"), str(ROOT)]
     return {
         **os.environ,
@@ -140,8 +142,8 @@ def environment(threads: int, *, peer: bool) -> dict[str, str]:
     }
 
 
-def figure(row: Row, plan: Plan, runner: Runner) -> float:
-    """Return what counts of an arm, by the median over its laps."""
+def result_of(row: Row, plan: Plan, runner: Runner) -> float:
+    """Return the result of an arm: its memory, or the median time or rate over its laps."""
     if row.measure == "memory":
         return float(runner.peak - runner.start_peak)
     seconds = [lap["seconds"] for lap in runner.laps]

@@ -1,13 +1,14 @@
-"""How fast families with attention of their own are beside the reference, with the same weights.
+"""Compare the speed of families with their own attention (DeBERTa, XLNet, ...) with the reference.
 
-    python -m benchmarks.far [ROW ...] [--laps 5] [--precision fp32|bf16]
+    python -m benchmarks.custom_attention [ROW ...] [--laps 5] [--precision fp32|bf16]
 
-Each arm of a row classifies the same padded batch: heedful, and the reference in each of the ways
-in which it attends, of which the fastest counts. Answers come from heedful's compiled form;
-training computes the loss and its gradients, with dropout. The arms take turns, and each lap is
-compared with the reference's of the same turn. What they answer is compared, too.
+heedful and the reference have the same weights and classify the same padded batch. If the reference
+has several attention implementations, the fastest one counts. For inference, heedful uses its
+compiled model. Training computes the loss and its gradients, with dropout. The arms take turns, and
+each lap of heedful is compared with the reference's laps of the same turn. The table also has the
+largest difference between the logits.
 
-It needs the extra [dev], which has the reference.
+The reference, transformers, is in the extra [dev].
 """
 
 import argparse
@@ -31,20 +32,20 @@ Lap = Callable[[], Tensor]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """What is compared of a family."""
+    """A family and the batch to compare it on."""
 
     family: str
     options: dict[str, Any] = field(default_factory=dict)
-    """Of its configuration, beside ``SIZES``."""
+    """Configuration values in addition to ``SIZES``."""
     texts: int = 16
     lengths: tuple[int, int] = (16, 128)
-    """The least and the greatest number of tokens of a text."""
+    """Minimum and maximum number of tokens of a text."""
     names: dict[str, str] = field(default_factory=dict)
-    """What its configuration calls some of ``SIZES``; "" for what it has not."""
+    """The family's own names for keys of ``SIZES``; "" for keys that it does not have."""
     pads_left: bool = False
-    """Whether its texts are filled up on the left."""
-    ways: tuple[str, ...] = ("eager",)
-    """How the reference attends: what its ``attn_implementation`` may be."""
+    """Whether the family pads texts on the left."""
+    implementations: tuple[str, ...] = ("eager",)
+    """Attention implementations of the reference: values of ``attn_implementation``."""
 
 
 SIZES: dict[str, Any] = {
@@ -64,7 +65,7 @@ _DISENTANGLED = {
 _LONG = {"max_position_embeddings": 4096}
 
 ROWS: dict[str, Row] = {
-    # The longest text of a batch decides how the reference reads all of them, so answers differ.
+    # The reference chooses its attention by the longest text of a batch, so the logits differ.
     "big_bird": Row(family="big_bird", options=_LONG, texts=4, lengths=(705, 2048)),
     "big_bird, one text": Row(family="big_bird", options=_LONG, texts=1, lengths=(2048, 2048)),
     "deberta": Row(family="deberta", options=_DISENTANGLED),
@@ -92,23 +93,28 @@ ROWS: dict[str, Row] = {
 
 
 def sizes_of(row: Row) -> dict[str, Any]:
-    """Return the keys of a configuration."""
+    """Return the values of the family's configuration."""
     named = {row.names.get(name, name): value for name, value in SIZES.items()}
     return {name: value for name, value in named.items() if name} | row.options
 
 
 def models_of(row: Row, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]]:
-    """Make ours and the reference's, one for each way, with the same random weights."""
+    """Create heedful's model and the reference's models with the same random weights.
+
+    The reference has one model for each attention implementation.
+    """
     import transformers
 
     home = FAMILIES[row.family]
     config = getattr(transformers, home.config)
     torch.manual_seed(0)
     theirs: dict[str, nn.Module] = {}
-    for way in row.ways:
-        values = {**sizes_of(row), "attn_implementation": way}
-        theirs[way] = getattr(transformers, home.models["sequence"])(config(**values)).to(dtype)
-    first = theirs[row.ways[0]]
+    for implementation in row.implementations:
+        values = {**sizes_of(row), "attn_implementation": implementation}
+        theirs[implementation] = getattr(transformers, home.models["sequence"])(
+            config(**values)
+        ).to(dtype)
+    first = theirs[row.implementations[0]]
     for other in theirs.values():
         other.load_state_dict(first.state_dict())
     ours = home.model_class("sequence")(home.config_class()(**sizes_of(row)))
@@ -117,7 +123,7 @@ def models_of(row: Row, dtype: torch.dtype) -> tuple[Model, dict[str, nn.Module]
 
 
 def batch(row: Row) -> dict[str, Tensor]:
-    """Draw the texts."""
+    """Create a padded batch of random texts."""
     torch.manual_seed(1)
     low, high = row.lengths
     lengths = torch.randint(low, high + 1, (row.texts,))
@@ -129,8 +135,8 @@ def batch(row: Row) -> dict[str, Tensor]:
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
-def answers(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
-    """Return each arm's function that answers the texts once."""
+def inference(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
+    """Return for each arm a function that classifies the texts once."""
     ours, theirs = models_of(row, dtype)
     inputs = batch(row)
 
@@ -143,11 +149,14 @@ def answers(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
         return lap
 
     compiled = compile_model(ours.eval()).model
-    return {"heedful": arm(compiled), **{way: arm(x.eval()) for way, x in theirs.items()}}
+    return {
+        "heedful": arm(compiled),
+        **{implementation: arm(x.eval()) for implementation, x in theirs.items()},
+    }
 
 
 def training(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
-    """Return each arm's function that computes gradients once."""
+    """Return for each arm a function that computes the gradients once."""
     ours, theirs = models_of(row, dtype)
     inputs = batch(row) | {"labels": torch.arange(row.texts) % 2}
     tables = TableGradients(ours.train())
@@ -169,33 +178,37 @@ def training(row: Row, dtype: torch.dtype) -> dict[str, Lap]:
 
         return lap
 
-    return {"heedful": our_lap, **{way: arm(x.train()) for way, x in theirs.items()}}
+    return {
+        "heedful": our_lap,
+        **{implementation: arm(x.train()) for implementation, x in theirs.items()},
+    }
 
 
-def settled(lap: Lap) -> float:
-    """Time a lap that follows another of its own, as steps of a training do.
+def warm_seconds(lap: Lap) -> float:
+    """Run a lap twice and return the seconds of the second.
 
-    After a lap of another arm, what memory that has left would have to be laid out anew.
+    Training steps also follow each other. A lap right after another arm's lap would have to lay out
+    its memory again.
     """
     lap()
     return seconds(lap)
 
 
 def compare(arms: dict[str, Lap], laps: int) -> list[float]:
-    """Return the time of the reference's fastest way over ours, turn by turn: more is faster."""
-    times = {name: [settled(lap) for _ in range(2)] for name, lap in arms.items()}
+    """Return how many times as fast heedful is as the fastest reference, for each turn."""
+    times = {name: [warm_seconds(lap) for _ in range(2)] for name, lap in arms.items()}
     fastest = min((name for name in arms if name != "heedful"), key=lambda name: min(times[name]))
     ratios = []
     for _ in range(laps):
-        first = settled(arms[fastest])
-        taken = settled(arms["heedful"])
-        # The reference stands at both ends of a turn, so that a drift of the clock counts for none.
-        ratios.append((first + settled(arms[fastest])) / 2 / taken)
+        first = warm_seconds(arms[fastest])
+        taken = warm_seconds(arms["heedful"])
+        # The reference runs at both ends of a turn, so a drift of the CPU's speed cancels out.
+        ratios.append((first + warm_seconds(arms[fastest])) / 2 / taken)
     return ratios
 
 
-def differ(arms: dict[str, Lap]) -> float:
-    """Return the largest difference between our answers and those of the reference's first way."""
+def largest_difference(arms: dict[str, Lap]) -> float:
+    """Return the largest difference between heedful's logits and the first reference's."""
     ours, theirs = (lap().float() for lap in list(arms.values())[:2])
     return float((ours - theirs).abs().max())
 
@@ -203,17 +216,17 @@ def differ(arms: dict[str, Lap]) -> float:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rows", nargs="*", default=list(ROWS), help="all by default")
-    parser.add_argument("--laps", type=int, default=5, help="turns of each part")
+    parser.add_argument("rows", nargs="*", default=list(ROWS), help="rows to measure; default: all")
+    parser.add_argument("--laps", type=int, default=5, help="laps of inference and of training")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    given = parser.parse_args()
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[given.precision]
-    print("| row | answers | training | largest difference of a logit |\n|---|---|---|---|")
-    for name in given.rows:
-        arms = answers(ROWS[name], dtype)
-        parts = [compare(arms, given.laps), compare(training(ROWS[name], dtype), given.laps)]
+    args = parser.parse_args()
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[args.precision]
+    print("| row | inference | training | largest difference between logits |\n|---|---|---|---|")
+    for name in args.rows:
+        arms = inference(ROWS[name], dtype)
+        parts = [compare(arms, args.laps), compare(training(ROWS[name], dtype), args.laps)]
         cells = [f"{median(part):.2f} ({min(part):.2f} to {max(part):.2f})" for part in parts]
-        print(f"| {name} | {' | '.join(cells)} | {differ(arms):.1e} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} | {largest_difference(arms):.1e} |", flush=True)
 
 
 if __name__ == "__main__":

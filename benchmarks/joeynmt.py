@@ -1,4 +1,4 @@
-"""JoeyNMT as a peer: pairs as lines of pieces, which it reads, and its program."""
+"""Run JoeyNMT as a peer: write its training data as lines of pieces, train, and read its output."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import peers_python
-from benchmarks.race import ROOT, environment
+from benchmarks.runner import ROOT, environment
 from heedful.batches.parallel import encode_pairs
 from heedful.reading import Record
 from heedful.settings import TranslateSettings
@@ -19,12 +19,15 @@ from heedful.tokens import TranslationTokenizer
 def write_pieces(
     parts: Mapping[str, Sequence[Record]], languages: tuple[str, str], folder: Path
 ) -> TranslationTokenizer:
-    """Learn the vocabulary that heedful would from ``train``, and write all parts in its pieces.
+    """Train heedful's vocabulary on ``train``, and write all parts as lines of its pieces.
 
     Args:
-        parts: the pairs of each part: ``train``, ``dev``, and ``test`` if there is one.
-        languages: the endings of the files of the source and of the target.
-        folder: for the files, and for the list of pieces.
+        parts: The pairs of each part: ``train``, ``dev`` and optionally ``test``.
+        languages: Source and target language, which are the suffixes of the files.
+        folder: Output folder for the files and the list of pieces.
+
+    Returns:
+        The tokenizer.
     """
     tokenizer = learn_tokenizer(parts["train"], TranslateSettings())
     (folder / "pieces.txt").write_text("\n".join(tokenizer.source.tokens), encoding="utf-8")
@@ -45,14 +48,14 @@ def write_pieces(
 
 
 def read_pieces(path: Path, tokenizer: TranslationTokenizer) -> list[str]:
-    """Return the texts that lines of pieces of the target spell."""
+    """Read a file with lines of target pieces, and return the texts."""
     ids = {piece: index for index, piece in enumerate(tokenizer.target.tokens)}
     lines = path.read_text(encoding="utf-8").splitlines()
     return [tokenizer.target.decode([ids[piece] for piece in line.split()]) for line in lines]
 
 
 def run_joeynmt(folder: Path, job: Mapping[str, object]) -> dict[str, Any]:
-    """Let JoeyNMT do a job in a folder, and return what it says of it; see `peers.joey`."""
+    """Run JoeyNMT in a folder, and return the contents of its `facts.json`; see `peers.joey`."""
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
     command = [peers_python(), "-m", "benchmarks.peers.joey", str(folder)]

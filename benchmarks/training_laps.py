@@ -1,4 +1,4 @@
-"""A clock in heedful's training, which is otherwise what the user calls."""
+"""Time the optimizer steps of an ordinary heedful training."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,24 +6,24 @@ from itertools import islice
 from typing import Any
 from unittest import mock
 
-from benchmarks.trial import Trial
+from benchmarks.arm_process import Trial
 
 
 @contextmanager
 def steps_as_laps(trial: Trial, steps: int) -> Iterator[int]:
-    """Make laps of each so many optimizer steps of the run that is trained meanwhile.
+    """Time the training inside this context in laps of equally many optimizer steps.
 
     Args:
-        trial: takes the laps.
-        steps: of a lap.
+        trial: Trial that times the laps.
+        steps: Optimizer steps per lap.
 
     Yields:
-        How many steps the run must have: one more than those of the laps, since what ends a run
-        would fall into its last lap.
+        The number of steps to train for: one more than the laps need, so that the work at the end
+        of a run is not part of the last lap.
     """
     from heedful.training import fit, loop
 
-    def clocked(*arguments: Any, **options: Any) -> "Iterator[loop.LaunchedStep]":
+    def timed_train(*arguments: Any, **options: Any) -> "Iterator[loop.LaunchedStep]":
         run = loop.train(*arguments, **options)
         for _ in trial.laps(range(trial.number_of_laps)):
             for taken in islice(run, steps):
@@ -31,5 +31,5 @@ def steps_as_laps(trial: Trial, steps: int) -> Iterator[int]:
                 yield taken
         yield from run
 
-    with mock.patch.object(fit, "train", clocked):
+    with mock.patch.object(fit, "train", timed_train):
         yield trial.number_of_laps * steps + 1
