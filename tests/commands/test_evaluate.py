@@ -46,3 +46,12 @@ def test_several_labels_are_separated_as_in_training(tmp_path: Path) -> None:
     assert scores["micro_f1"] == heedful.evaluate(folder, data, label_separator=";")["micro_f1"]
     (tmp_path / "a.csv").write_text("text,label\nthe red horse,animal|food\n", "utf-8")
     assert heedful.evaluate(folder, tmp_path / "a.csv", label_separator="|")["items"] == 1
+
+
+def test_a_run_that_tells_no_labels_apart_is_warned_of(tiny_model: Path, tmp_path: Path) -> None:
+    rows = [{"text": "a", "label": "x" if number else "y"} for number in range(30)]
+    still = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
+    heedful.train("classify", train=rows, out=tmp_path / "run", model=str(tiny_model), **still)
+    lines: list[str] = []
+    heedful.evaluate(tmp_path / "run", rows, say=lines.append)
+    assert lines[-1].startswith("each of the 30 items gets the label 'x', which 29 have")

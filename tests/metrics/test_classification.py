@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import UserError
 from heedful.metrics import ClassificationScores
+from heedful.metrics.by_label import one_label_warning
 
 
 def _scored(
@@ -303,3 +304,26 @@ def test_many_labels_keep_the_cells_of_the_confusion_matrix_that_are_not_zero() 
         {"true": "label 200", "predicted": "label 200", "items": 1},
     ]
     assert len(_scored([7], [3], labels[:200])["confusion"]) == 200
+
+
+@pytest.mark.parametrize("size", [2, 201])
+def test_one_label_for_all_items_is_warned_of(size: int) -> None:
+    def warning(true: list[int], predicted: list[int]) -> str | None:
+        scores = ClassificationScores([f"L{number}" for number in range(size)])
+        scores.update(torch.eye(size)[predicted], torch.tensor(true))
+        return one_label_warning(scores.compute())
+
+    mixed, ones = [1] * 28 + [0] * 2, [1] * 30
+    line = (
+        "each of the 30 items gets the label 'L1', which 28 have: the model tells no labels apart"
+    )
+    assert warning(mixed, ones) == line
+    assert warning(mixed, mixed) is None
+    assert warning(ones, ones) is None
+    assert warning([0, 1], [1, 1]) is None  # too few to tell
+
+
+def test_multi_label_scores_warn_of_nothing() -> None:
+    scores = ClassificationScores(["a", "b"], multi_label=True)
+    scores.update(torch.ones(30, 2), torch.eye(2, dtype=torch.int64).repeat(15, 1))
+    assert one_label_warning(scores.compute()) is None

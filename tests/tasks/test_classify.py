@@ -1,16 +1,27 @@
 """The labels of a classifier: their order, and what users may write between them."""
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from tests.tiny_folders import write_folder
 
 import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
-from heedful.tasks.classify import Classify, class_weights, lookalike_labels, order_labels
+from heedful.tasks.classify import (
+    Classify,
+    bias_of_counts,
+    class_weights,
+    lookalike_labels,
+    order_labels,
+)
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -119,3 +130,40 @@ def test_a_plain_answer_is_one_line(label: str | list[str], plain: str) -> None:
         label=label, score=None, scores={}, tokens_total=3, tokens_used=3, windows=1
     )
     assert prediction.plain() == plain
+
+
+def test_a_classifier_that_starts_at_the_bias_of_the_counts_has_the_lowest_loss() -> None:
+    counts, weights = [90, 9, 1], [1.0, 2.0, 3.0]
+    bias = torch.tensor(bias_of_counts(counts, weights, None)).requires_grad_()
+    targets = torch.arange(3).repeat_interleave(torch.tensor(counts))
+    logits = bias.expand(len(targets), 3)
+    torch.nn.functional.cross_entropy(logits, targets, torch.tensor(weights)).backward()
+    assert bias.grad is not None
+    torch.testing.assert_close(bias.grad, torch.zeros(3))
+    several = torch.tensor(bias_of_counts(counts, weights, 100)).sigmoid()
+    torch.testing.assert_close(several, torch.tensor([0.9, 0.09, 0.01]))
+    assert bias_of_counts([5, 5], None, None) == (0, 0)
+    assert bias_of_counts([0, 8], None, None) == bias_of_counts([1, 8], None, None)
+    assert bias_of_counts([0, 8], None, 8) == (math.log(1 / 7), math.log(8))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_a_fresh_classifier_starts_at_the_shares_of_the_labels(family: str, tmp_path: Path) -> None:
+    write_folder(family, tmp_path / "model")
+    still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
+
+    def bias(name: str, labels: str, model: Path, **options: Any) -> torch.Tensor:
+        rows = [{"text": "a", "label": label} for label in labels.split()]
+        out = tmp_path / name
+        heedful.train("classify", train=rows, out=out, model=str(model), **still, **options)
+        weights = load_file(out / "model.safetensors")
+        return weights["classifier.bias" if family == "bert" else "classifier.out_proj.bias"]
+
+    shares = bias("first", "x y y y y y y y", tmp_path / "model").softmax(-1)
+    torch.testing.assert_close(shares, torch.tensor([0.125, 0.875]))
+    trained = bias("on", "x x x y", tmp_path / "first").softmax(-1)
+    torch.testing.assert_close(trained, shares)
+    even = bias("even", "x y y y", tmp_path / "model", class_weights="balanced")
+    torch.testing.assert_close(even, torch.zeros(2))
+    several = bias("several", "x;y y y y", tmp_path / "model", label_separator=";").sigmoid()
+    torch.testing.assert_close(several, torch.tensor([0.25, 0.8]))

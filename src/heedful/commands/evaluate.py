@@ -18,6 +18,7 @@ from heedful.commands.predictions import PredictionsFile
 from heedful.commands.stored_outputs import StoredOutputs, open_stored
 from heedful.errors import UserError, count_of, message_of
 from heedful.evaluation import Evaluation
+from heedful.metrics.by_label import one_label_warning
 from heedful.predictor import Predictor
 from heedful.reading.frames import data_name
 from heedful.settings import ColumnSettings, OutputSettings, refuse_options
@@ -121,6 +122,8 @@ def _evaluate(
     if unread := scores["tokens_total"] - scores["tokens_used"]:
         total = scores["tokens_total"]
         say(f"{unread:,} of {total:,} tokens were not read; see --long-text")
+    if line := one_label_warning(scores):
+        say(line)
     scores = {"data": [data_name(path) for path in data], **scores}
     if (run / RECORD).is_file() and ranks.is_first():  # do not write to another library's folder
         _write(scores, run / METRICS, say)

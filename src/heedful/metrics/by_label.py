@@ -15,6 +15,8 @@ LARGEST_CONFUSION = 200
 """Most labels for a whole confusion matrix to be stored; above it, only cells that are not 0."""
 MOST_LABELS = 40
 """Maximum number of labels whose scores are shown."""
+_FEWEST_FOR_WARNING = 20
+"""Fewest items of which one label for all is unlikely to be right."""
 BY_LABEL = ("per_class", "confusion", "confusion_cells")
 """Keys of the scores that grow with the number of labels."""
 
@@ -64,15 +66,33 @@ def mistakes_of(scores: Mapping[str, Any]) -> list[Mistake]:
     Args:
         scores: scores with a confusion matrix.
     """
-    whole = "confusion" in scores
-    cells = _cells_of_matrix(scores) if whole else scores["confusion_cells"]
     support = {row["label"]: row["support"] for row in scores["per_class"]}
     mistakes = [
         Mistake(**cell, share=cell["items"] / support[cell["true"]])
-        for cell in cells
+        for cell in _cells(scores)
         if cell["true"] != cell["predicted"]
     ]
     return sorted(mistakes, key=lambda mistake: -mistake.items)  # stable: then in label order
+
+
+def one_label_warning(scores: Mapping[str, Any]) -> str | None:
+    """Return a warning if all items get the same label although many have another, else None."""
+    cells = list(_cells(scores)) if has_confusion(scores) else []
+    true, predicted = ({cell[side] for cell in cells} for side in ("true", "predicted"))
+    items = sum(cell["items"] for cell in cells)
+    if items < _FEWEST_FOR_WARNING or len(predicted) > 1 or len(true) == 1:
+        return None
+    (label,) = predicted
+    right = sum(cell["items"] for cell in cells if cell["true"] == label)
+    return (
+        f"each of the {items:,} items gets the label {label!r}, which {right:,} have: the model "
+        "tells no labels apart"
+    )
+
+
+def _cells(scores: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the cells of a confusion matrix above 0."""
+    return _cells_of_matrix(scores) if "confusion" in scores else iter(scores["confusion_cells"])
 
 
 def _cells_of_matrix(scores: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -23,6 +23,7 @@ from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
 from heedful.item_results import ItemScorer
 from heedful.models.model import Model
+from heedful.models.with_head import ModelWithHead
 from heedful.reading import Record
 from heedful.reading.delimited import split_values
 from heedful.reading.images import ImageRecord
@@ -69,6 +70,8 @@ class Classify(Task[Item, Tensor, Prediction]):
     """Whether an item may have any number of labels, including none."""
     weights: tuple[float, ...] | None = None
     """Weight of each label in the loss."""
+    start_bias: tuple[float, ...] | None = None
+    """Bias of a fresh classifier, see `bias_of_counts`; None if unknown, for 0."""
     pairs: bool | None = False
     """Whether the inputs are pairs of texts. None: single texts or pairs, as the training data is
     unknown."""
@@ -122,17 +125,22 @@ class Classify(Task[Item, Tensor, Prediction]):
         pictures, pairs = columns.format == "images", columns.text_pair is not None
         shift = image_options(options, images=pictures)
         modality = cls(labels=(), multi_label=False, pairs=pairs, pictures=pictures).modality
-        records = modality.read(recipe.data.train, columns, labelled=True)
-        counts = Counter(label for record in records for label in record.labels or ())
+        counts, num_items = Counter[str](), 0
+        for record in modality.read(recipe.data.train, columns, labelled=True):
+            counts.update(record.labels or ())
+            num_items += 1
         multi_label = columns.label_separator is not None
         order = None
         if options.labels is not None:
             order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
+        weights = class_weights(options.class_weights, labels, counts)
+        found = [counts[label] for label in labels]
         return cls(
             labels=labels,
             multi_label=multi_label,
-            weights=class_weights(options.class_weights, labels, counts),
+            weights=weights,
+            start_bias=bias_of_counts(found, weights, num_items if multi_label else None),
             pairs=pairs,
             pictures=pictures,
             shift=shift,
@@ -171,9 +179,21 @@ class Classify(Task[Item, Tensor, Prediction]):
         return ("accuracy", "macro_f1", "micro_f1" if self.multi_label else "matthews")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load a model, with a fresh classification head unless its head has the same labels."""
+        """Load a model, with a fresh classification head unless its head has the same labels.
+
+        A fresh head predicts about the label shares of the training data. Otherwise, its high
+        learning rate may move all texts towards a very common label at once, so that the model
+        never learns the others.
+        """
         kind = f"{'multi' if self.multi_label else 'single'}_label_classification"
-        return self.modality.start(recipe, self.labels, kind)
+        start = self.modality.start(recipe, self.labels, kind)
+        assert isinstance(start.model, ModelWithHead)
+        bias = start.model.head.bias
+        fresh = start.model.fresh_head_parameters()
+        if self.start_bias is not None and any(bias is parameter for parameter in fresh):
+            with torch.no_grad():
+                bias.copy_(torch.tensor(self.start_bias))
+        return start
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
@@ -424,6 +444,26 @@ def class_weights(
         if not 0 < weights[label] < float("inf"):
             raise UserError(f"--class-weights {part!r}: the weight must be a number above 0")
     return tuple(weights.values())
+
+
+def bias_of_counts(
+    counts: Sequence[int], weights: Sequence[float] | None, num_items: int | None
+) -> tuple[float, ...]:
+    """Return the logits, the same for all items, with the lowest loss on the training data.
+
+    A label that no item has counts as that of one item, and one of all items as missing once.
+
+    Args:
+        counts: number of training items with each label.
+        weights: weight of each label in the loss.
+        num_items: number of training items if an item may have any number of labels, else None.
+    """
+    at_least_one = [max(1, count) for count in counts]
+    if num_items is not None:  # a label's weight is the same whether an item has it or not
+        return tuple(math.log(count / max(1, num_items - count)) for count in at_least_one)
+    weighed = [w * n for w, n in zip(weights or [1.0] * len(counts), at_least_one, strict=True)]
+    mean = math.fsum(weighed) / len(weighed)
+    return tuple(math.log(one / mean) for one in weighed)
 
 
 def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
