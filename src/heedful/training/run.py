@@ -59,6 +59,7 @@ from heedful.training.schedule import schedule, warmup_warning
 from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
+from heedful.training.untrained import say_if_untrained
 
 TargetsOf = Callable[[AnyTask, Recipe, Say], Recipe]
 """Makes a recipe's teacher generate texts and returns a recipe that trains on them."""
@@ -178,6 +179,7 @@ def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
     """Return the model and the tokenizer to start from."""
     with student_of(recipe, say) as started:
         start = task.start(started)
+    say_if_untrained(start.model, recipe, say)
     if recipe.training.attention_dropout is not None:
         set_attention_dropout(start.model, recipe.training.attention_dropout)
     if recipe.data.prune is not None:
