@@ -86,7 +86,7 @@ def one_label_warning(scores: Mapping[str, Any]) -> str | None:
     right = sum(cell["items"] for cell in cells if cell["true"] == label)
     return (
         f"each of the {items:,} items gets the label {label!r}, which {right:,} have: the model "
-        "tells no labels apart"
+        "has not learned to tell the labels apart"
     )
 
 

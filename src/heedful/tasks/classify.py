@@ -23,7 +23,6 @@ from heedful.errors import UserError, did_you_mean, join_names
 from heedful.explanation_target import Answered, ExplanationTarget, OutputActivation
 from heedful.item_results import ItemScorer
 from heedful.models.model import Model
-from heedful.models.with_head import ModelWithHead
 from heedful.reading import Record
 from heedful.reading.delimited import split_values
 from heedful.reading.images import ImageRecord
@@ -47,6 +46,7 @@ from heedful.tasks.item_scorers import decisions as item_scorers
 from heedful.tasks.modalities import Modality
 from heedful.tasks.modalities.images import Images, shift_of
 from heedful.tasks.modalities.texts import Texts
+from heedful.tasks.start_bias import bias_of_counts, set_fresh_bias
 from heedful.tasks.texts import check_outputs, encode_training_records
 
 Item = Record | ImageRecord
@@ -135,12 +135,13 @@ class Classify(Task[Item, Tensor, Prediction]):
             order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
         weights = class_weights(options.class_weights, labels, counts)
-        found = [counts[label] for label in labels]
         return cls(
             labels=labels,
             multi_label=multi_label,
             weights=weights,
-            start_bias=bias_of_counts(found, weights, num_items if multi_label else None),
+            start_bias=bias_of_counts(
+                [counts[label] for label in labels], weights, num_items if multi_label else None
+            ),
             pairs=pairs,
             pictures=pictures,
             shift=shift,
@@ -179,20 +180,11 @@ class Classify(Task[Item, Tensor, Prediction]):
         return ("accuracy", "macro_f1", "micro_f1" if self.multi_label else "matthews")
 
     def start(self, recipe: Recipe) -> Start:
-        """Load a model, with a fresh classification head unless its head has the same labels.
-
-        A fresh head predicts about the label shares of the training data. Otherwise, its high
-        learning rate may move all texts towards a very common label at once, so that the model
-        never learns the others.
-        """
+        """Load a model, with a fresh classification head unless its head has the same labels."""
         kind = f"{'multi' if self.multi_label else 'single'}_label_classification"
         start = self.modality.start(recipe, self.labels, kind)
-        assert isinstance(start.model, ModelWithHead)
-        bias = start.model.head.bias
-        fresh = start.model.fresh_head_parameters()
-        if self.start_bias is not None and any(bias is parameter for parameter in fresh):
-            with torch.no_grad():
-                bias.copy_(torch.tensor(self.start_bias))
+        if self.start_bias is not None:
+            set_fresh_bias(start.model, self.start_bias)
         return start
 
     def stores(
@@ -444,26 +436,6 @@ def class_weights(
         if not 0 < weights[label] < float("inf"):
             raise UserError(f"--class-weights {part!r}: the weight must be a number above 0")
     return tuple(weights.values())
-
-
-def bias_of_counts(
-    counts: Sequence[int], weights: Sequence[float] | None, num_items: int | None
-) -> tuple[float, ...]:
-    """Return the logits, the same for all items, with the lowest loss on the training data.
-
-    A label that no item has counts as that of one item, and one of all items as missing once.
-
-    Args:
-        counts: number of training items with each label.
-        weights: weight of each label in the loss.
-        num_items: number of training items if an item may have any number of labels, else None.
-    """
-    at_least_one = [max(1, count) for count in counts]
-    if num_items is not None:  # a label's weight is the same whether an item has it or not
-        return tuple(math.log(count / max(1, num_items - count)) for count in at_least_one)
-    weighed = [w * n for w, n in zip(weights or [1.0] * len(counts), at_least_one, strict=True)]
-    mean = math.fsum(weighed) / len(weighed)
-    return tuple(math.log(one / mean) for one in weighed)
 
 
 def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
