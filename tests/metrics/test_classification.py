@@ -315,8 +315,8 @@ def test_one_label_for_all_items_is_warned_of(size: int) -> None:
 
     mixed, ones = [1] * 28 + [0] * 2, [1] * 30
     line = (
-        "each of the 30 items gets the label 'L1', which 28 have: the model has not learned to tell "
-        "the labels apart"
+        "each of the 30 items gets the label 'L1', which 28 have: the model has not learned to "
+        "tell the labels apart"
     )
     assert warning(mixed, ones) == line
     assert warning(mixed, mixed) is None

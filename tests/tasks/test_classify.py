@@ -15,7 +15,8 @@ import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
-from heedful.tasks.classify import Classify, class_weights, lookalike_labels, order_labels
+from heedful.tasks.class_labels import class_weights, lookalike_labels, order_labels
+from heedful.tasks.classify import Classify
 from heedful.tasks.start_bias import bias_of_counts
 
 LONG = "1" * 4400

@@ -1,15 +1,11 @@
 """Classification of one text or a pair, into one label or several."""
 
-import math
-import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
-from unicodedata import normalize
 
 import torch
 from torch import Tensor
@@ -40,6 +36,13 @@ from heedful.task import (
     Task,
 )
 from heedful.tasks.answers.labels import Prediction
+from heedful.tasks.class_labels import (
+    are_measurements,
+    class_weights,
+    lookalike_labels,
+    order_labels,
+    stripped,
+)
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.decisions import label as label_target
 from heedful.tasks.item_scorers import decisions as item_scorers
@@ -50,11 +53,6 @@ from heedful.tasks.start_bias import bias_of_counts, set_fresh_bias
 from heedful.tasks.texts import check_outputs, encode_training_records
 
 Item = Record | ImageRecord
-
-_NO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff\u00ad]")
-_MAX_GRADES = 20
-"""Maximum number of grades with fractions, such as 3.5 stars, that are usual for classes."""
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +130,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         multi_label = columns.label_separator is not None
         order = None
         if options.labels is not None:
-            order = [_stripped(one, counts) for one in split_values("--labels", options.labels)]
+            order = [stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
         weights = class_weights(options.class_weights, labels, counts)
         return cls(
@@ -194,7 +192,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         for first, second in lookalike_labels(self.labels):
             message = "differ only in how they are written, and count as two"
             say(f"labels {first!r} and {second!r} {message}")
-        if _are_measurements(self.labels):
+        if are_measurements(self.labels):
             say(
                 f"the {len(self.labels):,} labels are numbers with fractions, and each of them "
                 "counts as a class of its own; `heedful train regress` predicts a number"
@@ -349,93 +347,6 @@ def image_options(options: ClassifySettings, *, images: bool) -> float:
     names = ("preset", "image_size", "shift", "patch_size", "grey")
     refuse_options(options, names, "is for images: give --format images too")
     return 0.0
-
-
-def order_labels(
-    counts: Counter[str], order: Sequence[str] | None, *, multi_label: bool
-) -> tuple[str, ...]:
-    """Order the labels: as given, else numerically if all are numbers, else alphabetically.
-
-    Raises:
-        UserError: there are too few labels, or the data has a label that was not given.
-    """
-    if order is not None:
-        labels = list(order)
-        for label, times in Counter(labels).items():
-            if times > 1:
-                raise UserError(f"--labels names {label!r} {times} times")
-        if unlisted := sorted(set(counts) - set(labels)):
-            raise UserError(
-                f"label {unlisted[0]!r} in the training data is not among --labels"
-                f"{did_you_mean(unlisted[0], labels)}: {join_names(labels)}"
-            )
-    elif all(map(_NUMBER.fullmatch, counts)):
-        labels = sorted(counts, key=Decimal)  # unlike int, not limited in length
-    else:
-        labels = sorted(counts)
-    min_labels = 1 if multi_label else 2
-    if len(labels) < min_labels:
-        only = f"only {labels[0]!r}" if labels else "none"
-        raise UserError(f"at least 2 different labels are needed; the training data has {only}")
-    return tuple(labels)
-
-
-def _stripped(label: str, known_labels: Container[str]) -> str:
-    """Return a label stripped of spaces, unless the data has it with them."""
-    return label if label in known_labels else label.strip()
-
-
-def lookalike_labels(labels: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of labels that differ only in case, spacing or quotes, or are the same number.
-
-    A CSV file with a space before a quote keeps the quotes in the value: ``a text, "label"``.
-    """
-    seen: dict[str | Decimal, str] = {}
-    for label in labels:
-        key = " ".join(_NO_WIDTH.sub("", normalize("NFKC", label.casefold())).split()).strip('"')
-        first = seen.setdefault(Decimal(key) if _NUMBER.fullmatch(key) else key, label)
-        if first != label:
-            yield first, label
-
-
-def _are_measurements(labels: Sequence[str]) -> bool:
-    """Return whether labels look like the values of a measurement, such as a price."""
-    if len(labels) <= _MAX_GRADES or not all(map(_NUMBER.fullmatch, labels)):
-        return False
-    return any(math.isfinite(number) and number % 1 for number in map(float, labels))
-
-
-def class_weights(
-    setting: str | None, labels: Sequence[str], counts: Counter[str]
-) -> tuple[float, ...] | None:
-    """Parse ``--class-weights``: None, ``balanced``, or comma-separated ``label=weight`` pairs.
-
-    ``balanced`` gives each class the same total weight: items / (classes x items of the class).
-
-    Raises:
-        UserError: a label is unknown, or a weight is not a number above 0.
-    """
-    if setting is None:
-        return None
-    if setting == "balanced":
-        total = counts.total()
-        return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
-    weights = dict.fromkeys(labels, 1.0)
-    for part in split_values("--class-weights", setting):
-        label, equals, weight = part.rpartition("=")
-        label = _stripped(label, weights)
-        if not equals or label not in weights:
-            raise UserError(
-                f"--class-weights {part!r}: expected 'balanced' or label=weight with a label of "
-                f"the data{did_you_mean(label, labels)}: {join_names(labels)}"
-            )
-        try:
-            weights[label] = float(weight)
-        except ValueError:
-            weights[label] = 0.0
-        if not 0 < weights[label] < float("inf"):
-            raise UserError(f"--class-weights {part!r}: the weight must be a number above 0")
-    return tuple(weights.values())
 
 
 def target_tensor(rows: Sequence[Sequence[float]], *, num_labels: int, multi_label: bool) -> Tensor:
