@@ -604,15 +604,3 @@ def test_one_type_is_enough(tiny_model: Path, tmp_path: Path, capsys: Out) -> No
 def test_columns_of_conll_have_no_header(colours: Path) -> None:
     with pytest.raises(heedful.UserError, match="--no-header is for CSV and TSV"):
         Tag.read([colours], ColumnSettings(header=False), labelled=True)
-
-
-def test_a_fresh_classifier_starts_at_the_shares_of_the_tags(
-    tiny_model: Path, colours: Path, tmp_path: Path
-) -> None:
-    still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
-    heedful.train("tag", train=colours, out=tmp_path / "run", model=str(tiny_model), **still)
-    model = heedful.BertForTokenClassification.from_pretrained(tmp_path / "run")
-    counts = {"O": 36, "B-thing": 18, "B-colour": 18, "I-colour": 9, "I-thing": 1}  # 1 for none
-    tags = [model.config.id2label[number] for number in range(model.num_labels)]
-    shares = torch.tensor([counts[tag] for tag in tags]) / sum(counts.values())
-    torch.testing.assert_close(model.classifier.bias.softmax(0), shares)

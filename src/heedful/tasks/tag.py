@@ -57,7 +57,6 @@ from heedful.tasks.answers.entities import Tagging, tagged_pieces, tagging
 from heedful.tasks.counting import Counting
 from heedful.tasks.explanation_targets.entities import tag as tag_target
 from heedful.tasks.item_scorers import entities as item_scorers
-from heedful.tasks.start_bias import bias_of_counts, set_fresh_bias
 from heedful.tasks.texts import (
     check_outputs,
     encode_training_records,
@@ -198,13 +197,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the training records; a long text is read in windows, to keep all its entities."""
-        store_of = encode_training_records(self, recipe, start, folder, say, rule="window")
-        tags = store_of(0).labels
-        counts = np.bincount(
-            tags[tags != losses.IGNORED].astype(np.int64), minlength=len(self.labels)
-        )
-        set_fresh_bias(start.model, bias_of_counts(counts.tolist()))
-        return self, start, store_of
+        return self, start, encode_training_records(self, recipe, start, folder, say, rule="window")
 
     def encode(
         self,
