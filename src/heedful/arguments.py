@@ -34,7 +34,7 @@ def check_arguments(
         return
     for name in named:
         if name not in parameters:
-            allowed = [one for one in parameters if one != "self"]
+            allowed = [one for one in parameters if one not in ("self", "cls")]
             called = called or function.__qualname__.removesuffix(".__init__")
             raise UnknownArgumentError(
                 f"{called} has no argument {name!r}{did_you_mean(name, allowed)}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from heedful.errors import UserError
-from heedful.models import BertConfig
+from heedful.models import BertConfig, RobertaConfig
 
 
 def test_defaults_are_bert_base() -> None:
@@ -97,6 +97,10 @@ def test_what_does_not_shape_the_model_can_be_assigned() -> None:
     with pytest.raises(UserError, match="id2label has 3 names; the model has 2 outputs"):
         config.id2label = {0: "a", 1: "b", 2: "c"}  # type: ignore[misc]
     assert config.label2id == {"bad": 0, "good": 1}
+    other = RobertaConfig(pad_token_id=1)
+    other.pad_token_id = 1  # type: ignore[misc]
+    with pytest.raises(UserError, match="pad_token_id cannot change in this family"):
+        other.pad_token_id = 3  # type: ignore[misc]
 
 
 def test_a_dictionary_there_and_back() -> None:

@@ -101,6 +101,9 @@ def _assign(config: "StoredConfig", name: str, value: object) -> None:
     now, before = (getattr(one, "num_labels", None) for one in (new, config))
     if now != before:
         raise UserError(f"{name} has {now} names; the model has {before} outputs")
+    now, before = (getattr(one, "padding_position", None) for one in (new, config))
+    if now != before:
+        raise UserError(f"{name} cannot change in this family: positions start after it")
     for field_name in names:
         object.__setattr__(config, field_name, getattr(new, field_name))
 
