@@ -132,3 +132,12 @@ def test_a_run_goes_on_with_the_same_development_data(
         train("classify", tiny_model, data, dev, out, resume=True, **more)
     write(dev, rows)
     assert train("classify", tiny_model, data, dev, out, resume=True, **more).step == 4
+
+
+def test_of_equally_good_steps_the_last_is_kept(tiny_model: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", rows_of("classify", "red", "blue"))
+    still = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "evaluate_every": 1, "steps": 4}
+    assert train("classify", tiny_model, data, data, tmp_path / "run", **still).best_step == 4
+    still["patience"] = 2
+    impatient = train("classify", tiny_model, data, data, tmp_path / "impatient", **still)
+    assert (impatient.best_step, impatient.step) == (3, 3)
