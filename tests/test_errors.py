@@ -22,7 +22,8 @@ from heedful.errors import (
     with_article,
 )
 from heedful.models import BertConfig
-from heedful.tasks.classify import class_weights, order_labels
+from heedful.tasks.classify import order_labels
+from heedful.tasks.label_counts import class_weights
 
 LABELS = [f"label-{number:02}" for number in range(77)]
 SHORT = ", ".join(LABELS[:12]) + " and 65 more"

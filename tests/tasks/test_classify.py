@@ -15,13 +15,8 @@ import heedful
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
-from heedful.tasks.classify import (
-    Classify,
-    bias_of_counts,
-    class_weights,
-    lookalike_labels,
-    order_labels,
-)
+from heedful.tasks.classify import Classify, lookalike_labels, order_labels
+from heedful.tasks.label_counts import bias_of_counts, class_weights
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
