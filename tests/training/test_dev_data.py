@@ -160,3 +160,12 @@ def test_a_run_that_time_ends_says_how_to_let_the_rate_decay(
     more: dict[str, Any] = {"steps": 9, "max_minutes": 1e-9, "warmup": 0, "schedule": schedule}
     train("classify", tiny_model, data, data, tmp_path / "run", say=lines.append, **more)
     assert any("steps 1 takes as long, and lets it decay" in line for line in lines) == noted
+
+
+def test_of_equally_good_steps_the_last_is_kept(tiny_model: Path, tmp_path: Path) -> None:
+    data = write(tmp_path / "data.jsonl", rows_of("classify", "red", "blue"))
+    still = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "evaluate_every": 1, "steps": 4}
+    assert train("classify", tiny_model, data, data, tmp_path / "run", **still).best_step == 4
+    still["patience"] = 2
+    impatient = train("classify", tiny_model, data, data, tmp_path / "impatient", **still)
+    assert (impatient.best_step, impatient.step) == (3, 3)

@@ -315,10 +315,11 @@ def _evaluate(
 def _track(state: steps.TrainingState, value: float, step: int, count: int) -> steps.TrainingState:
     """Add an evaluation to the ranking of the ``count`` best ones.
 
-    In a tie, the earlier one ranks higher.
+    In a tie, the later one ranks higher: it has learnt more, and on little --dev data, or on
+    unequal labels, even a model that has learnt nothing may tie with the best ones.
     """
     gained = not state.best or value > state.best[0][0]
-    ranked = sorted([*state.best, (value, step)], key=lambda one: -one[0])
+    ranked = sorted([*state.best, (value, step)], key=lambda one: (-one[0], -one[1]))
     without_gain = 0 if gained else state.evaluations_without_gain + 1
     return replace(state, best=tuple(ranked[:count]), evaluations_without_gain=without_gain)
 
