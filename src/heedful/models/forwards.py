@@ -87,11 +87,11 @@ def classify(
 
 
 def _token_mask(model: ModelWithHead, mask: Tensor | None, ids: Tensor | None) -> Tensor | None:
-    """Return the mask of tokens; if there is none, that of all ids except the padding token's."""
+    """Return the mask of tokens, or without one what ``SummaryHead.padding_by_id`` says."""
+    if mask is not None or ids is None or not getattr(model.head, "padding_by_id", False):
+        return mask
     padding: int | None = model.config.pad_token_id
-    if mask is None and ids is not None and padding is not None:
-        return ids.ne(padding)
-    return mask
+    return None if padding is None else ids.ne(padding)
 
 
 def choose(

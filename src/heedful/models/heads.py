@@ -126,6 +126,7 @@ class SummaryHead(SequenceHead):
         dropout: dropout probability of the summary.
         problem_type: selects the loss; see ``classification_loss``.
         bias: whether the linear layer has a bias.
+        padding_by_id: whether, without a mask, the padding token's ids are padding.
     """
 
     def __init__(
@@ -139,9 +140,10 @@ class SummaryHead(SequenceHead):
         dropout: float,
         problem_type: str | None = None,
         bias: bool = True,
+        padding_by_id: bool = False,
     ) -> None:
         super().__init__(width, num_labels, dropout=dropout, problem_type=problem_type, bias=bias)
-        self.kind = kind
+        self.kind, self.padding_by_id = kind, padding_by_id
         self.summary = Linear(width, width) if project else None
         self.activation = ACTIVATIONS[activation] if activation else None
 

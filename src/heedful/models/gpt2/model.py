@@ -115,6 +115,7 @@ class GPT2ForSequenceClassification(ModelWithHead):
             dropout=0.0,
             problem_type=config.problem_type,
             bias=False,
+            padding_by_id=True,
         )
         super().__init__(GPT2Model(config), head, at="score")
 
