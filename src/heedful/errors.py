@@ -29,7 +29,7 @@ def message_of(error: BaseException) -> str:
 
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the allowed name nearest to ``name``, or ''."""
-    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

@@ -7,18 +7,19 @@ from heedful.reading.encodings import count_damaged
 from heedful.task import AnyTask, Recipe
 
 
-def data_notes(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> Iterator[str]:
-    """Yield a line for each problem of the data that training can live with.
+def damage_note(kind: type[AnyTask], recipe: Recipe) -> str | None:
+    """Return a line about text that was decoded with the wrong encoding, or None."""
+    if kind.streams(recipe):  # a stream is not read in advance
+        return None
+    return count_damaged(recipe.data.train, recipe.columns.encoding)
+
+
+def shared_file_notes(record: RunRecord) -> Iterator[str]:
+    """Yield a line for each file of the development data that is also training data.
 
     Args:
-        kind: class of the task.
-        recipe: the settings of the run.
         record: the record of the run, with the fingerprints of its files.
     """
-    is_stream = kind.streams(recipe)  # which is not read in advance
-    damaged = None if is_stream else count_damaged(recipe.data.train, recipe.columns.encoding)
-    if damaged is not None:
-        yield damaged
     training = {item["sha256"]: item["file"] for item in record.data}
     for item in record.dev or ():
         file, name = training.get(item["sha256"]), item["file"]
