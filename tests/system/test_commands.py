@@ -190,12 +190,13 @@ def test_pairs_and_several_labels(tiny_model: Path, tmp_path: Path, capsys: Out)
     records = [
         {"a": "the sky", "b": "is blue", "tags": ["up", "blue"]},
         {"a": "the grass", "b": "is green", "tags": ["green"]},
-        {"a": "the", "b": "a", "tags": []},
+        {"a": "red", "b": "apple", "tags": []},
     ]
     data.write_text("\n".join(map(json.dumps, records)) + "\n")
     columns = ["--text", "a", "--text-pair", "b", "--label", "tags", "--label-separator", ";"]
     train = ["train", "classify", "--model", tiny_model, "--train", data, "--out", tmp_path / "r"]
-    options = ["--steps", "150", *RATES, "--dropout", "0", "--precision", "fp32"]
+    options = ["--steps", "300", "--learning-rate", "3e-3", "--head-learning-rate", "3e-3"]
+    options += ["--dropout", "0", "--precision", "fp32"]
     command(capsys, *train, *columns, *options)
     out = command(capsys, "predict", tmp_path / "r", "--input", data, *columns)
     assert [row["label"] for row in rows(out)] == [["blue", "up"], ["green"], []]
