@@ -36,7 +36,7 @@ from heedful.reading.shards import find_shards, shard_fingerprints
 from heedful.settings import LongText, PredictSettings, refuse_options
 from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
-from heedful.training.data_notes import damage_note, shared_file_notes
+from heedful.training.data_notes import say_if_damaged, say_shared_files
 from heedful.training.device import Precision, choose_precision, prepare_device
 from heedful.training.distil import (
     Distillation,
@@ -92,8 +92,7 @@ def train(
     record = _record(kind, recipe)
     if _is_finished(kind, recipe, record, say):
         return None
-    if message := damage_note(kind, recipe):
-        say(message)
+    say_if_damaged(kind, recipe, say)
     task, record = _decide(kind, recipe, record)
     check_evaluations(recipe, task.metrics())
     check_teacher(task, recipe.teaching)
@@ -126,19 +125,23 @@ def train(
                         say(prune(start.model, task, examples, data.prune, out))
             if ranks.is_first():
                 forget_old(out)
-            say_if_untrained(start.model, recipe, say)
+            _say_notes(start, recipe, record, say)
             ranks.send_weights(start.model)
             wrapped, start = trained(start, recipe.training, device, in_passes=_in_passes(recipe))
             record = _record(kind, original_recipe, task=task, max_length=start.max_length)
             scorer = partial(_score, score, start, record, dev) if dev else None
             run = _run(wrapped, lessons or task, task, recipe, start, examples, record, scorer, say)
-            for note in shared_file_notes(record):
-                say(note)
             say(task.model_card())
             say(_summary(run, examples, device))
             outcome = fit(run)
     task.remove_resume_files(recipe)
     return outcome
+
+
+def _say_notes(start: Start, recipe: Recipe, record: RunRecord, say: Say) -> None:
+    """Say what may spoil the result, once all errors are ruled out."""
+    say_shared_files(record, say)
+    say_if_untrained(start.model, recipe, say)
 
 
 def _in_passes(recipe: Recipe) -> bool:
