@@ -125,7 +125,8 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         length_penalty=options.get("length_penalty", 1.0),
         repetition_penalty=penalty,
         no_repeat_ngram=options.get("no_repeat_ngram_size", 0),
-        count_prompt=True,
+        # Only where it makes a difference: a search that counts the prompt leaves the GPU.
+        count_prompt=penalty != 1 or bool(options.get("no_repeat_ngram_size")),
         do_sample=samples,
         temperature=options.get("temperature", 1.0),
         top_k=options.get("top_k", DEFAULT_TOP_K) if samples else 0,
