@@ -233,6 +233,7 @@ def test_coverage_needs_attention() -> None:
         ({"coverage_penalty": math.nan}, "coverage_penalty is nan"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be a number above 0"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram is -1; it must be at least 0"),
+        ({"penalise_logits": True, "num_beams": 2}, "num_beams is 2; with penalise_logits it must"),
         (
             {"do_sample": True, "coverage_penalty": 0.1},
             "coverage_penalty does not apply to samples",

@@ -43,6 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
         {"max_new_tokens": 7, "min_new_tokens": 4},
         {"max_new_tokens": 9, "no_repeat_ngram_size": 2},
+        {"max_new_tokens": 9, "repetition_penalty": 1.3},
+        {"max_new_tokens": 9, "repetition_penalty": 0.8, "do_sample": True, "top_k": 1},
         {"max_new_tokens": 9, "num_beams": 3, "early_stopping": True, "no_repeat_ngram_size": 3},
         {"max_new_tokens": 9, "num_beams": 3, "early_stopping": True, "repetition_penalty": 1.5},
     ],
@@ -96,7 +98,7 @@ def test_samples_depend_on_the_random_state(folder: Path) -> None:
     [
         ({"max_new_token": 3}, "unknown option 'max_new_token' .did you mean 'max_new_tokens'"),
         ({"num_beams": 3}, "beam search ends as with early_stopping=True"),
-        ({"repetition_penalty": 1.2}, "without beam search the reference applies it to logits"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be a number above 0"),
         ({"max_length": 1}, "max_length is 1; the prompts have 1 tokens"),
         ({"item_seeds": [0]}, "item_seeds are for a search"),
         ({"search": Search(eos_token_id=3), "top_k": 3}, "search and top_k are given"),

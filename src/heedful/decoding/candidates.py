@@ -222,9 +222,13 @@ def penalise(
         # Padding stands for the last token, which counts anyway.
         ids = np.where(counted < 0, counted[:, -1:], counted)
         repeated = torch.from_numpy(ids).to(scores.device)
-        # The paper divides logits, whose zero is arbitrary. This multiplies log-probabilities.
-        lower = options.repetition_penalty * plain.gather(1, repeated)
-        penalised = plain.scatter(1, repeated, lower)
+        penalty = options.repetition_penalty
+        if options.penalise_logits:
+            logits = scores.gather(1, repeated)
+            lower = torch.where(logits > 0, logits / penalty, logits * penalty)
+            penalised = _log_softmax(scores.scatter(1, repeated, lower))
+        else:
+            penalised = plain.scatter(1, repeated, penalty * plain.gather(1, repeated))
     forbidden = list(options.never)
     if past.shape[1] < options.min_new_tokens:
         forbidden.append(options.eos_token_id)

@@ -131,13 +131,17 @@ class Search:
     """Lowers the score for source tokens whose total attention weight is below 1: the weight beta
     of Wu et al. 2016, equation 14. Needs a model that attends to a source."""
     repetition_penalty: float = 1.0
-    """Multiplies the log-probability of tokens that were already generated (Keskar et al. 2019,
-    section 4.1): values above 1 make repetition less likely."""
+    """Multiplies the log-probability of tokens that were already generated (after Keskar et al.
+    2019, section 4.1): values above 1 make repetition less likely."""
     no_repeat_ngram: int = 0
     """No n-gram of this many tokens is generated twice (Paulus et al. 2018, section 2.5); 0 for
     no limit."""
     count_prompt: bool = False
     """Whether ``repetition_penalty`` and ``no_repeat_ngram`` count the prompt's tokens, too."""
+    penalise_logits: bool = False
+    """Whether ``repetition_penalty`` changes logits instead of log-probabilities, as in the
+    reference: it divides positive logits and multiplies negative ones. The zero of logits is
+    arbitrary, so how strong the penalty is depends on the model. Only without a beam."""
     do_sample: bool = False
     """Whether to sample each token instead of searching."""
     temperature: float = 1.0
@@ -187,6 +191,8 @@ class Search:
                 f"num_return_sequences is {self.num_return_sequences}; without do_sample it can be "
                 f"at most num_beams, {self.num_beams}"
             )
+        if self.penalise_logits and self.num_beams > 1:
+            raise UserError(f"num_beams is {self.num_beams}; with penalise_logits it must be 1")
         if self.eos_token_id in self.never:
             raise UserError(f"token {self.eos_token_id} ends a text; it cannot be among never")
 

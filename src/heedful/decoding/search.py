@@ -90,9 +90,10 @@ def stays_on_device(device: torch.device, options: Search) -> bool:
     """Return whether to search on the device, because the host would have to wait for each token.
 
     Sampling always runs on the host, so that a seed gives the same texts on every device. So does a
-    search that counts the prompt, which is rare.
+    search that counts the prompt or penalises logits, which is rare.
     """
-    return blocks_host(device) and not (options.do_sample or options.count_prompt)
+    rare = options.count_prompt or (options.penalise_logits and options.repetition_penalty != 1)
+    return blocks_host(device) and not (options.do_sample or rare)
 
 
 @torch.inference_mode()

@@ -31,8 +31,6 @@ class GenerateOptions(TypedDict, total=False):
     no_repeat_ngram_size: int
     """No n-gram of this many tokens occurs twice in prompt and text; 0 for no limit."""
     repetition_penalty: float
-    """Must be 1 unless ``num_beams`` is above 1: elsewhere the reference divides logits, whose zero
-    is arbitrary."""
     early_stopping: bool
     """Must be true for beam search: it ends as soon as ``num_beams`` texts have ended."""
     do_sample: bool
@@ -105,11 +103,6 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
             f"num_beams is {beams}: beam search ends as with early_stopping=True; pass it, too"
         )
     penalty = options.get("repetition_penalty", 1.0)
-    if beams == 1 and penalty != 1:
-        raise UserError(
-            f"repetition_penalty is {penalty}: without beam search the reference applies it to "
-            "logits, and heedful to log-probabilities; give search=Search(repetition_penalty=...)"
-        )
     longest = options.get("max_new_tokens")
     if longest is None:
         length = options.get("max_length")
@@ -127,6 +120,7 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         no_repeat_ngram=options.get("no_repeat_ngram_size", 0),
         # Only where it makes a difference: a search that counts the prompt leaves the GPU.
         count_prompt=penalty != 1 or bool(options.get("no_repeat_ngram_size")),
+        penalise_logits=beams == 1,
         do_sample=samples,
         temperature=options.get("temperature", 1.0),
         top_k=options.get("top_k", DEFAULT_TOP_K) if samples else 0,
