@@ -9,7 +9,7 @@ import torch
 from tests.tiny_folders import write_folder
 
 import heedful
-from heedful.arguments import suggest_arguments
+from heedful.arguments import UnknownArgumentError, suggest_arguments
 
 IDS = torch.tensor([[5, 6, 7]])
 
@@ -76,3 +76,25 @@ def test_other_errors_stay() -> None:
         divide("three", by=4)
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         divide(by=4)  # type: ignore[call-arg]
+
+
+def test_old_names_are_explained(folder: Path) -> None:
+    tokenizer = heedful.BertTokenizer.from_pretrained(folder)
+    with pytest.raises(UnknownArgumentError, match='; give padding="max_length"'):
+        tokenizer("a", pad_to_max_length=True)  # type: ignore[call-arg]
+    model = heedful.BertForMaskedLM.from_pretrained(folder)
+    with pytest.raises(UnknownArgumentError, match=r"; give labels=\.\.\."):
+        model(IDS, masked_lm_labels=IDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("AutoModelForTokenClassification", r"use heedful\.load_model\(folder, head=\.\.\.\)"),
+        ("AutoTokenizer", r"use heedful\.load_tokenizer\(folder\)"),
+        ("Trainer", r"use heedful\.train\("),
+    ],
+)
+def test_names_of_the_reference_are_explained(name: str, message: str) -> None:
+    with pytest.raises(ImportError, match=f"heedful has no {name}; {message}"):
+        getattr(heedful, name)

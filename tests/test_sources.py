@@ -2,11 +2,12 @@
 
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
 import pytest
 
-from heedful import BertModel, UserError
+from heedful import BertConfig, BertModel, BertTokenizer, UserError
 from heedful.sources import HUB_NAMES, resolve
 
 FILES = [
@@ -22,13 +23,21 @@ FILES = [
 Downloads = list[tuple[str, str | None, list[str]]]
 
 
+given: list[dict[str, Any]] = []
+"""The other options of the downloads."""
+
+
 @pytest.fixture
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloads:
     """Provide the later downloads: the name, the revision and the patterns of each."""
     calls: Downloads = []
+    given.clear()
 
-    def download(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+    def download(
+        name: str, *, revision: str | None, allow_patterns: list[str], **options: Any
+    ) -> str:
         calls.append((name, revision, allow_patterns))
+        given.append(options)
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
@@ -73,3 +82,16 @@ def test_a_folder_comes_before_a_name_on_the_hub(
     (tmp_path / "gpt2").mkdir()
     assert resolve("gpt2") == Path("gpt2")
     assert not downloads
+
+
+def test_options_of_the_reference_reach_the_download(downloads: Downloads, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"cache_dir": tmp_path, "local_files_only": True, "token": "secret"}
+    for kind in (BertModel, BertConfig, BertTokenizer):
+        with pytest.raises(UserError):  # the folder is empty
+            kind.from_pretrained("owner/model", **options, use_fast=True, trust_remote_code=True)
+    with pytest.raises(UserError):
+        BertModel.from_pretrained("owner/model")
+    assert given == [options, options, options, {}]
+    assert len(downloads) == 4
+    with pytest.raises(UserError, match="has no argument 'from_tf'"):
+        BertModel.from_pretrained("owner/model", from_tf=True)  # type: ignore[call-arg]

@@ -240,9 +240,109 @@ def words_and_settings(library: ModuleType, folder: Path) -> Any:
     ]
 
 
+def own_model(library: ModuleType, folder: Path) -> Any:
+    """Derive a model from the base class, fine-tune it, and save it after each step."""
+
+    class Classifier(library.BertPreTrainedModel):  # type: ignore[name-defined, misc]
+        def __init__(self, config: Any, layers: int = 1) -> None:
+            super().__init__(config)
+            self.num_labels, self.layers = config.num_labels, layers
+            self.bert = library.BertModel(config)
+            self.dropout = nn.Dropout(config.hidden_dropout_prob)
+            self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+            self.init_weights()
+
+        def forward(self, ids: Any, attention_mask: Any, labels: Any) -> Any:
+            outputs = self.bert(ids, attention_mask=attention_mask, output_hidden_states=True)
+            summed = torch.stack(outputs.hidden_states[-self.layers :]).sum(0)
+            logits = self.classifier(self.dropout(summed[:, 0]))
+            return nn.CrossEntropyLoss()(logits, labels.view(-1)), logits
+
+    tokenizer = library.BertTokenizer.from_pretrained(folder, local_files_only=True)
+    config = library.BertConfig.from_pretrained(folder)
+    config.num_labels = 3
+    config.hidden_dropout_prob = 0.2
+    model = Classifier.from_pretrained(folder, config=config, layers=2, cache_dir="unused")
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.linspace(-1, 1, 48).view(3, 16))
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    mask, labels = batch["attention_mask"].float(), torch.tensor([[0], [2], [1]])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    with tempfile.TemporaryDirectory() as saved:
+        for _ in range(2):
+            loss, _ = model(batch["input_ids"], mask, labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            model.save_pretrained(saved)
+        again = Classifier.from_pretrained(saved, layers=2)
+    return losses, again(batch["input_ids"], mask, labels), again.config.num_labels
+
+
+def own_classifier(library: ModuleType, folder: Path) -> Any:
+    """Replace the classifier of a model by layers of one's own, and train only these."""
+    model = library.BertForTokenClassification.from_pretrained(folder, num_labels=2)
+    model.classifier = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 5))
+    model.dropout = nn.Dropout(0.0)
+    for parameter in model.classifier.parameters():
+        nn.init.constant_(parameter, 0.2)
+    for parameter in model.bert.parameters():
+        parameter.requires_grad = False
+    model.config.use_cache = False
+    model.num_labels = 5
+    model.train()
+    batch = library.BertTokenizer.from_pretrained(folder)(TEXTS, padding=True, return_tensors="pt")
+    model.bert.eval()
+    outputs = model(**batch, labels=batch["input_ids"] % 5)
+    outputs.loss.backward()
+    return outputs.loss, outputs.logits, model.classifier[0].weight.grad
+
+
+def loaders(library: ModuleType, folder: Path) -> Any:
+    """Encode each text alone, and let a data loader stack the encodings in two epochs."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder, use_fast=True)
+    options = {"padding": "max_length", "max_length": 12, "return_tensors": "pt"}
+    data = [tokenizer(text, truncation=True, **options) for text in TEXTS]
+    model = library.BertModel.from_pretrained(folder, low_cpu_mem_usage=False)
+    states = []
+    for _ in range(2):
+        for batch in torch.utils.data.DataLoader(data, batch_size=2):  # type: ignore[arg-type]
+            ids, mask = batch["input_ids"].squeeze(1), batch["attention_mask"]
+            states.append(model(ids, attention_mask=mask)[0][:, 0])
+    shared = model(ids.repeat(3, 1), attention_mask=torch.ones(1, 12))[0]
+    copied = data[0].copy()
+    copied["input_ids"] = None
+    return states, shared, data[0]["input_ids"], data[0].data["attention_mask"]
+
+
+def tokens_and_ids(library: ModuleType, folder: Path) -> Any:
+    """Add special tokens to tokens and to ids."""
+    tokenizer = library.BertTokenizer.from_pretrained(folder)
+    first, second = (tokenizer.tokenize(text) for text in TEXTS[:2])
+    ids = tokenizer.convert_tokens_to_ids(first)
+    row = tokenizer.prepare_for_model(ids, max_length=9, truncation=True, return_tensors="pt")
+    pair = tokenizer.encode_plus(first, second, max_length=20, padding="max_length")
+    return [
+        *(tokenizer.encode(first), tokenizer.encode(ids), tokenizer.encode(first, second)),
+        *(tokenizer.encode(first, add_special_tokens=False), row["input_ids"], dict(pair)),
+        tokenizer.encode_plus(first, return_tensors="pt")["token_type_ids"],
+    ]
+
+
+def next_sentences(library: ModuleType, folder: Path) -> Any:
+    """Compute the loss of labels in columns, and of flat ones."""
+    model = library.BertForPreTraining.from_pretrained(folder)
+    ids = torch.arange(5, 29).view(2, 12)
+    column = torch.tensor([[0], [1]])
+    losses = [model(ids, labels=ids, next_sentence_label=column).loss]
+    return [*losses, model(ids, labels=ids.flatten(), next_sentence_label=column.flatten()).loss]
+
+
 TUTORIALS = [
     *(classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention),
-    *(new_tokens, words_and_settings),
+    *(new_tokens, words_and_settings, own_model, own_classifier, loaders, tokens_and_ids),
+    next_sentences,
 ]
 
 
@@ -264,5 +364,7 @@ def _values(result: Any) -> Iterator[Any]:
     if isinstance(result, tuple | list):
         for part in result:
             yield from _values(part)
+    elif isinstance(result, dict):
+        yield from _values(list(result.values()))
     else:
         yield result

@@ -13,17 +13,30 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
     "AddedToken": "heedful.tokens",
+    "AlbertPreTrainedModel": "heedful.models.custom",
+    "BertPreTrainedModel": "heedful.models.custom",
+    "DebertaV2PreTrainedModel": "heedful.models.custom",
+    "DistilBertPreTrainedModel": "heedful.models.custom",
+    "ElectraPreTrainedModel": "heedful.models.custom",
+    "RobertaPreTrainedModel": "heedful.models.custom",
     "AlbertTokenizer": "heedful.tokens",
+    "AlbertTokenizerFast": "heedful.tokens",
     "BertTokenizer": "heedful.tokens",
     "BertTokenizerFast": "heedful.tokens",
     "BigBirdTokenizer": "heedful.tokens",
+    "BigBirdTokenizerFast": "heedful.tokens",
     "DebertaTokenizer": "heedful.tokens",
+    "DebertaTokenizerFast": "heedful.tokens",
     "DebertaV2Tokenizer": "heedful.tokens",
+    "DebertaV2TokenizerFast": "heedful.tokens",
     "DistilBertTokenizer": "heedful.tokens",
     "DistilBertTokenizerFast": "heedful.tokens",
     "ElectraTokenizer": "heedful.tokens",
+    "ElectraTokenizerFast": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
+    "GPT2TokenizerFast": "heedful.tokens",
     "MPNetTokenizer": "heedful.tokens",
+    "MPNetTokenizerFast": "heedful.tokens",
     "Prediction": "heedful.tasks.answers.labels",
     "Predictor": "heedful.predictor",
     "RobertaTokenizer": "heedful.tokens",
@@ -34,7 +47,9 @@ _HOMES = {
     "UserError": "heedful.errors",
     "ViTImageProcessor": "heedful.images.processor",
     "XLMRobertaTokenizer": "heedful.tokens",
+    "XLMRobertaTokenizerFast": "heedful.tokens",
     "XLNetTokenizer": "heedful.tokens",
+    "XLNetTokenizerFast": "heedful.tokens",
     "compare": "heedful.commands.python",
     "evaluate": "heedful.commands.python",
     "explain": "heedful.commands.python",
@@ -54,6 +69,23 @@ _HOMES = {
 }
 __all__ = ["__version__", *_HOMES]
 
+# What the reference has and heedful has not -> what to use instead.
+_INSTEAD = {
+    "AdamW": "torch.optim.AdamW",
+    "EncoderDecoderModel": "heedful.BertEncoderDecoder",
+    "MarianMTModel": "heedful.load(folder), or heedful.Transformer",
+    "MarianTokenizer": "heedful.TranslationTokenizer",
+    "Trainer": "heedful.train(task, train=..., out=...), or a loop of your own",
+    "TrainingArguments": "heedful.train(task, train=..., out=...)",
+    "pipeline": "heedful.load(folder), which answers texts",
+    "set_seed": "torch.manual_seed(seed)",
+}
+_AUTO = {
+    "AutoConfig": "load_model(folder).config",
+    "AutoModel": "load_model(folder, head=...)",
+    "AutoTokenizer": "load_tokenizer(folder)",
+}
+
 if TYPE_CHECKING:
     from heedful.commands.python import compare as compare
     from heedful.commands.python import evaluate as evaluate
@@ -64,27 +96,42 @@ if TYPE_CHECKING:
     from heedful.errors import UserError as UserError
     from heedful.images.processor import ViTImageProcessor as ViTImageProcessor
     from heedful.models import *  # noqa: F403
+    from heedful.models.custom import AlbertPreTrainedModel as AlbertPreTrainedModel
+    from heedful.models.custom import BertPreTrainedModel as BertPreTrainedModel
+    from heedful.models.custom import DebertaV2PreTrainedModel as DebertaV2PreTrainedModel
+    from heedful.models.custom import DistilBertPreTrainedModel as DistilBertPreTrainedModel
+    from heedful.models.custom import ElectraPreTrainedModel as ElectraPreTrainedModel
+    from heedful.models.custom import RobertaPreTrainedModel as RobertaPreTrainedModel
     from heedful.predictor import Predictor as Predictor
     from heedful.predictor import load as load
     from heedful.tasks.answers.labels import Prediction as Prediction
     from heedful.tokens import AddedToken as AddedToken
     from heedful.tokens import AlbertTokenizer as AlbertTokenizer
+    from heedful.tokens import AlbertTokenizerFast as AlbertTokenizerFast
     from heedful.tokens import BertTokenizer as BertTokenizer
     from heedful.tokens import BertTokenizerFast as BertTokenizerFast
     from heedful.tokens import BigBirdTokenizer as BigBirdTokenizer
+    from heedful.tokens import BigBirdTokenizerFast as BigBirdTokenizerFast
     from heedful.tokens import DebertaTokenizer as DebertaTokenizer
+    from heedful.tokens import DebertaTokenizerFast as DebertaTokenizerFast
     from heedful.tokens import DebertaV2Tokenizer as DebertaV2Tokenizer
+    from heedful.tokens import DebertaV2TokenizerFast as DebertaV2TokenizerFast
     from heedful.tokens import DistilBertTokenizer as DistilBertTokenizer
     from heedful.tokens import DistilBertTokenizerFast as DistilBertTokenizerFast
     from heedful.tokens import ElectraTokenizer as ElectraTokenizer
+    from heedful.tokens import ElectraTokenizerFast as ElectraTokenizerFast
     from heedful.tokens import GPT2Tokenizer as GPT2Tokenizer
+    from heedful.tokens import GPT2TokenizerFast as GPT2TokenizerFast
     from heedful.tokens import MPNetTokenizer as MPNetTokenizer
+    from heedful.tokens import MPNetTokenizerFast as MPNetTokenizerFast
     from heedful.tokens import RobertaTokenizer as RobertaTokenizer
     from heedful.tokens import RobertaTokenizerFast as RobertaTokenizerFast
     from heedful.tokens import TextTokenizer as TextTokenizer
     from heedful.tokens import TranslationTokenizer as TranslationTokenizer
     from heedful.tokens import XLMRobertaTokenizer as XLMRobertaTokenizer
+    from heedful.tokens import XLMRobertaTokenizerFast as XLMRobertaTokenizerFast
     from heedful.tokens import XLNetTokenizer as XLNetTokenizer
+    from heedful.tokens import XLNetTokenizerFast as XLNetTokenizerFast
     from heedful.tokens import load_tokenizer as load_tokenizer
     from heedful.training.schedule import (
         get_constant_schedule as get_constant_schedule,
@@ -113,6 +160,10 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
+        auto = next((call for start, call in _AUTO.items() if name.startswith(start)), None)
+        if auto or name in _INSTEAD:
+            instead = f"heedful.{auto}" if auto else _INSTEAD[name]
+            raise ImportError(f"heedful has no {name}; use {instead}", name=name)
         if name not in _HOMES:
             package = sys.modules[__name__]  # for Python's suggestion of the nearest name
             raise AttributeError(

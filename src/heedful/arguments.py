@@ -12,6 +12,17 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+RENAMED = {
+    "pad_to_max_length": 'padding="max_length"',
+    "truncation_strategy": "truncation=True",
+    "use_auth_token": "token=...",
+    "masked_lm_labels": "labels=...",
+    "lm_labels": "labels=...",
+    "past": "past_key_values=...",
+}
+"""Arguments of old versions of the reference -> what to give instead."""
+
+
 class UnknownArgumentError(UserError, TypeError):
     """A keyword argument that a function does not have; Python calls it a `TypeError`."""
 
@@ -36,9 +47,11 @@ def check_arguments(
         if name not in parameters:
             allowed = [one for one in parameters if one not in ("self", "cls")]
             called = called or function.__qualname__.removesuffix(".__init__")
-            raise UnknownArgumentError(
-                f"{called} has no argument {name!r}{did_you_mean(name, allowed)}"
-            )
+            # Names of arguments are long: with less in common, a suggestion would mislead.
+            instead = did_you_mean(name, allowed, cutoff=0.6)
+            if name in RENAMED and RENAMED[name].partition("=")[0] in allowed:
+                instead = f"; give {RENAMED[name]}"
+            raise UnknownArgumentError(f"{called} has no argument {name!r}{instead}")
 
 
 def suggest_arguments(function: Callable[P, R]) -> Callable[P, R]:

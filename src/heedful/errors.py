@@ -27,9 +27,15 @@ def message_of(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-def did_you_mean(name: str, allowed: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)`` for the allowed name nearest to ``name``, or ''."""
-    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.5)
+def did_you_mean(name: str, allowed: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return `` (did you mean 'x'?)`` for the allowed name nearest to ``name``, or ''.
+
+    Args:
+        name: the name that the user gave.
+        allowed: all allowed names.
+        cutoff: how similar the two must be, from 0 to 1.
+    """
+    near = difflib.get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 

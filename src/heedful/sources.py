@@ -3,13 +3,19 @@
 import importlib.metadata
 import os
 import sysconfig
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 from heedful.extras import missing
 from heedful.files import as_path, sha256
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,6 +158,47 @@ HUB_NAMES = {name: f"{owner}/{name}" for owner, names in _OWNERS.items() for nam
 """Names from the time when models on the hub had no owner -> their names now."""
 
 
+DOWNLOAD_OPTIONS = ("cache_dir", "local_files_only", "force_download", "token")
+"""Options of the reference's ``from_pretrained`` that `huggingface_hub` gets."""
+
+WITHOUT_EFFECT: Mapping[str, tuple[object, ...]] = {
+    "use_fast": (True, False, None),
+    "use_safetensors": (True, None),
+    "low_cpu_mem_usage": (True, False, None),
+    "trust_remote_code": (True, False, None),
+    "from_tf": (False,),
+    "from_flax": (False,),
+    "device_map": (None,),
+}
+"""Options that make no difference in heedful -> their values for which this holds. A model's own
+code never runs, for example, so it does not matter whether it is trusted."""
+
+_download_options: ContextVar[Mapping[str, Any] | None] = ContextVar("options", default=None)
+
+
+def takes_download_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a ``from_pretrained``: code for the reference may give `DOWNLOAD_OPTIONS`.
+
+    Those in `WITHOUT_EFFECT` are allowed, too.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        for option, values in WITHOUT_EFFECT.items():
+            if option in named and named[option] in values:
+                del named[option]
+        options = {option: named.pop(option) for option in DOWNLOAD_OPTIONS if option in named}
+        if not options:
+            return function(*args, **named)
+        token = _download_options.set(options)
+        try:
+            return function(*args, **named)
+        finally:
+            _download_options.reset(token)
+
+    return call
+
+
 def resolve(
     name: str | os.PathLike[str], revision: str | None = None, *, allow_pickle: bool = False
 ) -> Path:
@@ -223,7 +270,8 @@ def _hub_folder(name: str, revision: str | None, *, allow_pickle: bool) -> Path:
         raise UserError(f"no folder {name!r}; {missing('hub')}") from None
     files = [*HUB_FILES, *(["pytorch_model*.bin"] if allow_pickle else [])]
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=files))
+        options = _download_options.get() or {}
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files, **options))
     except (OSError, ValueError) as error:
         # The library's messages are long, and their first line is enough.
         reason = str(error).strip().partition("\n")[0] or type(error).__name__

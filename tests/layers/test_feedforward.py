@@ -52,3 +52,18 @@ def test_dropped_inner_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Activated" not in type(inner.project(hidden, dense).grad_fn).__name__
     inner.eval()
     assert "Activated" in type(inner.project(hidden, dense).grad_fn).__name__
+
+
+def test_computing_again_after_autocast(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    inner, dense = Intermediate(8, 16, "gelu"), nn.Linear(16, 8)
+    weights = [*inner.parameters(), *dense.parameters()]
+    hidden = torch.randn(SHAPE)
+    gradients = []
+    for size in (10**9, 1):
+        monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", size)
+        with torch.autocast("cpu", torch.bfloat16):
+            projected = inner.project(hidden, dense)
+        gradients.append(torch.autograd.grad(projected.float().sum(), weights))
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0.02, atol=0.02)
+    assert all(gradient.dtype is torch.float32 for gradient in gradients[1])

@@ -192,7 +192,7 @@ VECTORS = torch.zeros(3, 5, 24)
         ({"inputs_embeds": VECTORS[0]}, r"inputs_embeds has shape \(5, 24\)"),
         ({"inputs_embeds": VECTORS[..., 1:]}, r"must be \(batch, length, 24\)"),
         ({"input_ids": IDS, "attention_mask": MASK[:, 1:]}, r"attention_mask has shape \(3, 4\)"),
-        ({"input_ids": IDS, "attention_mask": MASK.float()}, "attention_mask has type"),
+        ({"input_ids": IDS, "attention_mask": MASK * 0.5}, "attention_mask holds 0.5; it must be"),
         ({"input_ids": IDS, "token_type_ids": MASK[:2]}, r"token_type_ids has shape \(2, 5\)"),
         ({"input_ids": IDS, "token_type_ids": MASK * 2}, "token_type_ids holds 2; .* 0 to 1"),
         ({"input_ids": IDS, "position_ids": MASK[0]}, r"position_ids has shape \(5,\)"),

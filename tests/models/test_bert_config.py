@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from heedful.errors import UserError
-from heedful.models import BertConfig, RobertaConfig
+from heedful.models import BertConfig, BertForSequenceClassification, RobertaConfig
+from heedful.models.stored_config import fix_shape
 
 
 def test_defaults_are_bert_base() -> None:
@@ -71,10 +72,32 @@ def test_labels_complete_each_other() -> None:
     assert config.label2id == {"no": 0, "yes": 1, "maybe": 2}
 
 
-def test_it_is_frozen_and_can_be_copied() -> None:
+def small() -> BertConfig:
+    sizes = {"num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 1}
+    return BertConfig(vocab_size=9, hidden_size=8, max_position_embeddings=5, **sizes)
+
+
+def test_it_can_change_until_a_model_has_it() -> None:
+    config = small()
+    config.num_labels = 3  # type: ignore[misc]
+    config.output_hidden_states = True  # type: ignore[misc]
+    with pytest.raises(UserError, match="hidden_size 9 is not a multiple of"):
+        config.hidden_size = 9  # type: ignore[misc]
+    config.hidden_size = 4  # type: ignore[misc]
+    assert [*config.id2label] == [0, 1, 2]
+    model = BertForSequenceClassification(config)
+    assert (model.classifier.weight.shape, model.output_hidden_states) == ((3, 4), True)
+    for other in (config, model.config, copy.deepcopy(model).config):
+        with pytest.raises(UserError, match="num_labels cannot change once a model has"):
+            other.num_labels = 2  # type: ignore[misc]
+    model.resize_token_embeddings(12)
+    with pytest.raises(UserError, match="hidden_size cannot change once a model has"):
+        model.config.hidden_size = 8
+
+
+def test_it_can_be_copied() -> None:
     config = BertConfig(num_labels=3)
-    with pytest.raises(UserError, match="hidden_size cannot change once the model is made"):
-        config.hidden_size = 3  # type: ignore[misc]
+    fix_shape(config)
     with pytest.raises(UserError, match="output_attentions is a default of calls"):
         config.output_attentions = True  # type: ignore[misc]
     with pytest.raises(
@@ -88,6 +111,7 @@ def test_it_is_frozen_and_can_be_copied() -> None:
 
 def test_what_does_not_shape_the_model_can_be_assigned() -> None:
     config = BertConfig(num_labels=2)
+    fix_shape(config)
     config.pad_token_id = 7  # type: ignore[misc]
     config.use_cache = False  # type: ignore[misc]
     config.id2label = {0: "no", 1: "yes"}  # type: ignore[misc]
@@ -98,6 +122,7 @@ def test_what_does_not_shape_the_model_can_be_assigned() -> None:
         config.id2label = {0: "a", 1: "b", 2: "c"}  # type: ignore[misc]
     assert config.label2id == {"bad": 0, "good": 1}
     other = RobertaConfig(pad_token_id=1)
+    fix_shape(other)
     other.pad_token_id = 1  # type: ignore[misc]
     with pytest.raises(UserError, match="pad_token_id cannot change in this family"):
         other.pad_token_id = 3  # type: ignore[misc]

@@ -126,3 +126,14 @@ def test_the_loss_of_replaced_tokens_leaves_padding_out() -> None:
     torch.testing.assert_close(output.loss, each[MASK].mean())
     with pytest.raises(UserError, match="labels hold 2; the classes are 0 to 1"):
         model(IDS, labels=labels * 2)
+
+
+def test_tokens_without_a_label_do_not_count() -> None:
+    model = ElectraForPreTraining(_config()).eval()
+    labels = IDS % 2
+    loss = model(IDS, MASK, labels=labels).loss
+    ignored = labels.masked_fill(~MASK, -100)
+    torch.testing.assert_close(model(IDS, MASK, labels=ignored).loss, loss)
+    torch.testing.assert_close(model(IDS, MASK.float()[:, None], labels=labels).loss, loss)
+    with pytest.raises(UserError, match=r"attention_mask has shape \(2, 5, 5\); with labels it"):
+        model(IDS, torch.ones(2, 5, 5), labels=labels)

@@ -100,6 +100,11 @@ def test_samples_depend_on_the_random_state(folder: Path) -> None:
         ({"num_beams": 3}, "beam search ends as with early_stopping=True"),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be a number above 0"),
         ({"max_length": 1}, "max_length is 1; the prompts have 1 tokens"),
+        ({"eos_token_id": [1, 2]}, r"eos_token_id is \[1, 2\]; it must be one token id"),
+        (
+            {"attention_mask": torch.ones(1, 2)},
+            r"attention_mask has shape \(1, 2\); it must be \(1, 1\)",
+        ),
         ({"item_seeds": [0]}, "item_seeds are for a search"),
         ({"search": Search(eos_token_id=3), "top_k": 3}, "search and top_k are given"),
     ],

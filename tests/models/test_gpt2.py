@@ -102,3 +102,23 @@ def test_what_blocks_add_starts_small() -> None:
 def test_sizes_that_cannot_be() -> None:
     with pytest.raises(UserError, match="n_embd 25 is not a multiple of n_head 4"):
         GPT2Config(**{**TINY, "n_embd": 25})
+
+
+def test_added_tokens_can_be_token_types() -> None:
+    model = _model()
+    model.resize_token_embeddings(len(model.get_input_embeddings().weight) + 2)
+    newest = len(model.get_input_embeddings().weight) - 1
+    ids = torch.tensor([[5, 6, 7]])
+    assert not torch.allclose(
+        model(ids, token_type_ids=torch.full_like(ids, newest)).logits, model(ids).logits
+    )
+
+
+def test_the_last_token_of_a_mask_with_a_row_per_query() -> None:
+    model = _model(GPT2ForSequenceClassification, pad_token_id=0)
+    ids = torch.tensor([[5, 6, 7, 9], [1, 2, 3, 4]])
+    mask = torch.ones(2, 4, 4).tril()
+    mask[0, :, 2:] = 0
+    logits = model(ids, attention_mask=mask).logits
+    torch.testing.assert_close(logits[:1], model(ids[:1, :2]).logits)
+    torch.testing.assert_close(logits[1:], model(ids[1:]).logits)

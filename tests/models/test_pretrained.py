@@ -12,7 +12,13 @@ from torch import Tensor
 
 from heedful.errors import UserError
 from heedful.files import read_tensors, write_tensors
-from heedful.models import BertConfig, BertForSequenceClassification, BertModel, load_model
+from heedful.models import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    load_model,
+)
 from heedful.models.weights import read_weights
 
 IDS = torch.tensor([[2, 7, 8, 9, 3]])
@@ -375,3 +381,25 @@ def test_a_part_of_cross_attention_is_not_enough(
     _change(tmp_path, {name: None})
     with pytest.raises(UserError, match=f"weights are missing: {name}$"):
         BertModel.from_pretrained(tmp_path)
+
+
+def test_a_loop_may_save_its_model_again(folder: Path, tmp_path: Path) -> None:
+    model = BertModel.from_pretrained(folder)
+    saved = tmp_path / "saved"
+    for _ in range(2):
+        model.save_pretrained(saved)
+        model.config.save_pretrained(saved)
+        with torch.no_grad():
+            model.embeddings.word_embeddings.weight.add_(1)
+    other = BertModel.from_pretrained(saved)
+    with pytest.raises(UserError, match=r"has a config\.json; choose another folder"):
+        other.save_pretrained(saved)
+    other.save_pretrained(saved, overwrite=True)
+    with pytest.raises(UserError, match=r"has a config\.json; choose another folder"):
+        model.save_pretrained(saved)  # something else has saved there since
+
+
+def test_a_frozen_head_stays_frozen_when_it_grows(config: BertConfig) -> None:
+    model = BertForMaskedLM(config).requires_grad_(False)
+    model.resize_token_embeddings(config.vocab_size + 1)
+    assert not any(parameter.requires_grad for parameter in model.parameters())

@@ -122,7 +122,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         ({"labels": torch.ones(2, 5, dtype=torch.long)}, "labels has 5 tokens; the model takes 1"),
         ({"input_ids": IDS * 13, "labels": IDS}, "input_ids holds 13; the model knows 0 to 12"),
         ({"input_ids": IDS[0], "labels": IDS}, r"input_ids has shape \(3,\)"),
-        ({"attention_mask": IDS.float(), "labels": IDS}, "attention_mask has type torch.float32"),
+        ({"attention_mask": IDS / 2, "labels": IDS}, "attention_mask holds .*; it must be bool"),
         ({"attention_mask": IDS[:, :2], "labels": IDS}, r"attention_mask has shape \(2, 2\)"),
         ({"attention_mask": IDS * 0, "labels": IDS}, "row 0 must be ones, then zeros"),
         (

@@ -482,3 +482,9 @@ def test_narrow_weights_are_recomputed_narrow() -> None:
         narrow.collect()
         gradients.append([parameter.grad for parameter in model.parameters()])
     torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_each_source_has_a_target() -> None:
+    source, mask = _batch()
+    with pytest.raises(UserError, match="input_ids are of 4 texts, the target of 1"):
+        _model()(source, mask, labels=_labels()[:1])

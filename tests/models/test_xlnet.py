@@ -10,6 +10,7 @@ from heedful.models import (
     XLNetConfig,
     XLNetForQuestionAnswering,
     XLNetForQuestionAnsweringSimple,
+    XLNetForSequenceClassification,
     XLNetLMHeadModel,
     XLNetModel,
 )
@@ -196,3 +197,20 @@ def test_a_file_s_head_width_must_follow() -> None:
     assert XLNetConfig.from_dict({**values, "d_head": 8}) == XLNetConfig(**SIZES)
     with pytest.raises(UserError, match="d_head is 9; d_model 16 and n_head 2 make it 8"):
         XLNetConfig.from_dict({**values, "d_head": 9})
+
+
+def test_an_empty_text_leaves_the_mean_of_the_others_alone() -> None:
+    model = _model(XLNetForSequenceClassification, summary_type="mean")
+    mask = torch.ones_like(IDS)
+    mask[-1] = 0
+    logits = model(IDS, attention_mask=mask).logits
+    assert logits.isfinite().all()
+    torch.testing.assert_close(logits[:-1], model(IDS[:-1]).logits)
+
+
+def test_answers_without_a_label_have_no_gradient() -> None:
+    model = _model(XLNetForQuestionAnswering)
+    nowhere = torch.full((B,), -100)
+    model(IDS, start_positions=nowhere, end_positions=nowhere).loss.backward()
+    gradients = [one.grad for one in model.parameters() if one.grad is not None]
+    assert not any(gradient.any() for gradient in gradients)

@@ -18,7 +18,7 @@ from heedful import files
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known, did_you_mean
 from heedful.images.opening import opaque_image, open_image, read_bytes
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -193,6 +193,7 @@ class ViTImageProcessor:
         return values32
 
     @classmethod
+    @takes_download_options
     @suggest_arguments
     def from_pretrained(
         cls, name: str | os.PathLike[str], *, channels: int = 3, revision: str | None = None

@@ -108,6 +108,8 @@ class _ActivatedLinear(torch.autograd.Function):
         with torch.enable_grad():
             pre_activation = pre_activation.detach().requires_grad_()
             inner = ctx.activation(pre_activation)
-        grad_weight = linear(flat_grad.T, inner.detach().flatten(0, -2).T)
-        (grad_pre_activation,) = torch.autograd.grad(inner, pre_activation, linear(grad, weight.T))
+        # ``torch.autocast`` is for the forward pass only: here, weights may have a wider dtype.
+        grad_weight = linear(flat_grad.T, inner.detach().to(grad.dtype).flatten(0, -2).T)
+        grad_inner = linear(grad, weight.to(grad.dtype).T).to(inner.dtype)
+        (grad_pre_activation,) = torch.autograd.grad(inner, pre_activation, grad_inner)
         return grad_pre_activation, grad_weight, flat_grad.sum(0), None

@@ -11,13 +11,28 @@ from torch import Tensor
 from heedful.errors import UserError
 
 
+def by_sequence(attention_mask: Tensor | None, batch: int) -> Tensor | None:
+    """Return a mask in shape (B, T) if it has one row per sequence in another shape.
+
+    Args:
+        attention_mask: shape (B or 1, T), or (B or 1, 1, T). Any other shape stays as it is.
+        batch: B.
+    """
+    if attention_mask is None or attention_mask.ndim not in (2, 3):
+        return attention_mask
+    if attention_mask.ndim == 3 and attention_mask.shape[1] == 1:
+        attention_mask = attention_mask[:, 0]
+    is_shared = attention_mask.shape[0] == 1 != batch
+    return attention_mask.expand(batch, *attention_mask.shape[1:]) if is_shared else attention_mask
+
+
 def from_attention_mask(
     attention_mask: Tensor, *, batch: int, queries: int, keys: int, name: str = "attention_mask"
 ) -> Tensor:
     """Return the internal mask for an attention mask given by a user.
 
     Args:
-        attention_mask: bool or integers 0 and 1. Shape (B, T), one row per sequence, or (B, S, T),
+        attention_mask: bool, or numbers 0 and 1. Shape (B, T), one row per sequence, or (B, S, T),
             one row per query.
         batch: B.
         queries: S.
@@ -74,12 +89,15 @@ def for_self_attention(
 
 
 def _check_zeros_and_ones(attention_mask: Tensor, name: str) -> None:
-    allowed = "it must be bool, or integers that are 0 (do not attend) or 1 (attend)"
+    if torch.compiler.is_compiling() or not attention_mask.numel():
+        return
+    allowed = "it must be bool, or numbers that are 0 (do not attend) or 1 (attend)"
     if attention_mask.is_floating_point() or attention_mask.is_complex():
-        raise UserError(f"{name} has type {attention_mask.dtype}; {allowed}")
-    # On other devices than a CPU, reading the values would block the host.
-    on_cpu = attention_mask.device.type == "cpu" and not torch.compiler.is_compiling()
-    if on_cpu and attention_mask.numel():
+        # Any other weight would count as 1. So these are checked on every device.
+        others = attention_mask[(attention_mask != 0) & (attention_mask != 1)]
+        if len(others):
+            raise UserError(f"{name} holds {others[0].item():g}; {allowed}")
+    elif attention_mask.device.type == "cpu":  # elsewhere, reading the values would block the host
         low, high = attention_mask.aminmax()
         if low < 0 or high > 1:
             raise UserError(f"{name} holds values from {low} to {high}; {allowed}")

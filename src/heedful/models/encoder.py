@@ -16,6 +16,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from heedful.layers import masks
 from heedful.layers.block import Block, BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
@@ -158,7 +159,6 @@ class Encoder(Body):
             add_positions=variant.add_positions and config.position_embedding_type == "absolute",
         )
         self.queries_add_positions = variant.queries_add_positions
-        self.num_types = config.vocab_size if variant.word_types else config.type_vocab_size
         self.num_tasks = variant.num_tasks
         self.sparse = variant.sparse
         self.encoder = make_stack(config, variant)
@@ -187,6 +187,13 @@ class Encoder(Body):
         if self.config.position_embedding_type != "absolute":
             return "relative positions cannot be compiled"
         return None
+
+    @property
+    def num_types(self) -> int:
+        """Number of token types; 0 if the model has none."""
+        config = self.config
+        types: int = config.vocab_size if self.embeddings.word_types else config.type_vocab_size
+        return types
 
     def head_parameters(self) -> list[nn.Parameter]:
         """Return the weights of the pooler and of cross-attention; both may start fresh."""
@@ -238,9 +245,10 @@ class Encoder(Body):
 
         Args:
             input_ids: token ids. Shape (B, S).
-            attention_mask: 1 or True where a token may be attended to. Shape (B, T), one row per
-                sequence, or (B, S, T), one row per query. None masks nothing. A decoder adds the
-                causal mask, but not to a mask of shape (B, S, T), as in the reference.
+            attention_mask: 1 or True where a token may be attended to. Shape (B, T), (1, T) or
+                (B, 1, T), one row per sequence, or (B, S, T), one row per query. None masks
+                nothing. A decoder adds the causal mask, but not to a mask of shape (B, S, T), as in
+                the reference.
             token_type_ids: shape (B, S) or (1, S); all 0 if None. A family without token types
                 ignores them, since another family's tokenizer may supply them.
             task_type_ids: task types, for a model that has them. Shape (B, S) or (1, S).
@@ -328,6 +336,7 @@ class Encoder(Body):
         attends = self.encoder.supports_packing and not (only_first and self.config.is_decoder)
         if not (attends or (self.training and only_first)):
             return None
+        attention_mask = masks.by_sequence(attention_mask, tokens.shape[0])
         if attention_mask is not None and attention_mask.ndim == 3:
             all_tokens = not only_first
             return (

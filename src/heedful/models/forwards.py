@@ -19,10 +19,11 @@ from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.device_transfer import reshape_with_host_copy
 from heedful.errors import UserError
+from heedful.layers import masks
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
 from heedful.models.generated_ids import GenerateOptions, Generator, generated_ids
-from heedful.models.labels import class_loss, labelled_positions
+from heedful.models.labels import class_loss, in_shape, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
     ClassifierOutput,
@@ -88,7 +89,11 @@ def classify(
 
 def _token_mask(model: ModelWithHead, mask: Tensor | None, ids: Tensor | None) -> Tensor | None:
     """Return the mask of tokens, or without one what ``SummaryHead.padding_by_id`` says."""
-    if mask is not None or ids is None or not getattr(model.head, "padding_by_id", False):
+    if mask is not None and ids is not None:
+        mask = masks.by_sequence(mask, ids.shape[0])
+        # Of a mask with one row per query, tokens are what attends to itself.
+        return mask if mask is None or mask.ndim == 2 else mask.diagonal(dim1=-2, dim2=-1)
+    if ids is None or not getattr(model.head, "padding_by_id", False):
         return mask
     padding: int | None = model.config.pad_token_id
     return None if padding is None else ids.ne(padding)
@@ -298,6 +303,10 @@ def causal_lm(
         output_hidden_states=output_hidden_states,
     )
     if labels is not None:
+        shape = tuple(encoded.last_hidden_state.shape[:2])
+        labels = in_shape(labels, shape)
+        if labels.shape != shape:
+            raise UserError(f"labels have shape {tuple(labels.shape)}; they must have {shape}")
         labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S), shifted left
     return language_logits(self, encoded, labels, positions)
 
@@ -353,7 +362,8 @@ def language_logits(
 ) -> LanguageModelOutput:
     """Return language model logits at labels, at ``positions``, or without both, everywhere."""
     head = language_head(self)
-    assert head is not None
+    if head is None:
+        raise UserError("the head that predicts tokens was replaced; only its layers can be")
     hidden = encoded.last_hidden_state
     if labels is not None:
         shape = (hidden.shape[0], hidden.shape[1])

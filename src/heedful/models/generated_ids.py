@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heedful.decoding.search import Hypothesis, Search
 from heedful.errors import UserError, check_known
+from heedful.layers import masks
 
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that the reference generates unless told otherwise."""
@@ -35,7 +36,8 @@ class GenerateOptions(TypedDict, total=False):
     """Must be true for beam search: it ends as soon as ``num_beams`` texts have ended."""
     do_sample: bool
     temperature: float
-    top_k: int
+    top_k: int | None
+    """None, or 0, is for all tokens."""
     top_p: float
     pad_token_id: int | None
     eos_token_id: int | None
@@ -83,6 +85,14 @@ def generated_ids(
     padding = options.get("pad_token_id")
     padding = getattr(model.config, "pad_token_id", None) if padding is None else padding
     padding = end if padding is None else padding
+    if not isinstance(end, int):
+        raise UserError(f"eos_token_id is {end!r}; it must be one token id")
+    if prompts.ndim != 2 or not prompts.numel():
+        raise UserError(f"input_ids has shape {tuple(prompts.shape)}; it must be (batch, length)")
+    mask = masks.by_sequence(mask, len(prompts))
+    if mask is not None and mask.shape != prompts.shape:
+        shape, expected = tuple(mask.shape), tuple(prompts.shape)
+        raise UserError(f"attention_mask has shape {shape}; it must be {expected}")
     if mask is None and padding != end:
         mask = prompts != padding
     search = _search(options, prompts.shape[1], end)
@@ -123,7 +133,7 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         penalise_logits=beams == 1,
         do_sample=samples,
         temperature=options.get("temperature", 1.0),
-        top_k=options.get("top_k", DEFAULT_TOP_K) if samples else 0,
+        top_k=options.get("top_k", DEFAULT_TOP_K) or 0 if samples else 0,
         top_p=options.get("top_p", 1.0),
         seed=int(torch.randint(2**31, ())) if samples else 0,
     )

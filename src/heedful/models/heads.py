@@ -340,13 +340,13 @@ class LanguageHead(nn.Module):
             kept = min(vocab_size, len(self.bias))
             bias = self.bias.new_zeros(vocab_size)
             bias[:kept] = self.bias.detach()[:kept]
-            self.bias = nn.Parameter(bias)
+            self.bias = nn.Parameter(bias, self.bias.requires_grad)
         if self.decoder is not None:
             old = self.decoder.weight.detach()
             kept = min(vocab_size, len(old))
             weight = old.new_empty(vocab_size, old.shape[1]).normal_(std=std)
             weight[:kept] = old[:kept]
-            self.decoder.weight = nn.Parameter(weight)
+            self.decoder.weight = nn.Parameter(weight, self.decoder.weight.requires_grad)
             self.decoder.out_features = vocab_size
 
 
@@ -399,6 +399,7 @@ class PreTrainingHead(nn.Module):
 
 def reads_first(head: nn.Module) -> bool:
     """Return whether a head reads only the first token."""
+    head = getattr(head, "original", head)
     if isinstance(head, SummaryHead) and head.kind != "first":
         return False
     return not getattr(head, "every_token", True)
@@ -406,6 +407,7 @@ def reads_first(head: nn.Module) -> bool:
 
 def reads_last(head: nn.Module) -> bool:
     """Return whether a head reads only the last token."""
+    head = getattr(head, "original", head)
     return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
 
 
@@ -417,6 +419,7 @@ def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
         hidden: states of all tokens, or of the first if the head reads no other. Shape (B, S, D).
         mask: nonzero for a token. Shape (B, S); None if there is no padding.
     """
+    head = getattr(head, "original", head)
     if reads_first(head):
         return hidden[:, 0]
     assert isinstance(head, SummaryHead)
@@ -431,7 +434,7 @@ def summarised(hidden: Tensor, kind: str, mask: Tensor | None) -> Tensor:
         return hidden.mean(1) if kind == "mean" else hidden[:, -1]
     real = mask.ne(0)
     if kind == "mean":
-        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True)
+        return (hidden * real[..., None]).sum(1) / real.sum(1, keepdim=True).clamp(min=1)
     last = last_positions(real)
     return hidden[torch.arange(last.shape[0], device=last.device), last]
 

@@ -120,14 +120,17 @@ def context(
     Args:
         config: configuration of the model.
         tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
-        attention_mask: shape (B, T) or (B, S, T).
+        attention_mask: shape (B, T) or (B, S, T), or see ``masks.by_sequence``.
         past: KV cache returned by an earlier call.
         encoded: ``encoder_hidden_states``, shape (B, E, D).
-        encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E).
+        encoded_mask: ``encoder_attention_mask``, shape (B, E) or (B, S, E), or see
+            ``masks.by_sequence``.
         need_cache: whether to return a KV cache.
         need_texts: whether blocks need the bounds of the texts.
     """
     batch, length = tokens.shape[:2]
+    attention_mask = masks.by_sequence(attention_mask, batch)
+    encoded_mask = masks.by_sequence(encoded_mask, batch)
     if (past is not None or need_cache) and not config.is_decoder:
         name = "use_cache" if past is None else "past_key_values"
         raise UserError(f"{name} is for a decoder; is_decoder is false in this model's config")

@@ -4,6 +4,8 @@ Shapes: B batch, S length, C classes or outputs, V vocabulary, N scored position
 dimensions.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -17,13 +19,22 @@ def class_loss(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
     Args:
         logits: shape (..., C).
-        labels: classes 0 to C - 1, or -100 for an ignored label. Shape (...).
+        labels: classes 0 to C - 1, or -100 for an ignored label. Shape (...), or see ``in_shape``.
 
     Raises:
         UserError: the labels do not match the logits.
     """
-    check_classes(labels, tuple(logits.shape[:-1]), logits.shape[-1])
+    shape = tuple(logits.shape[:-1])
+    labels = in_shape(labels, shape)
+    check_classes(labels, shape, logits.shape[-1])
     return losses.cross_entropy(logits, labels)
+
+
+def in_shape(labels: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return labels in a shape if they are flat, or end in a dimension of 1; else as they are."""
+    if labels.shape != shape and labels.shape in ((math.prod(shape),), (*shape, 1)):
+        return labels.reshape(shape)
+    return labels
 
 
 def check_classes(labels: Tensor, shape: tuple[int, ...], classes: int) -> None:
@@ -94,7 +105,7 @@ def labelled_positions(
     """Return the labelled positions in the flattened batch. Shape (N,).
 
     Args:
-        labels: token ids, or -100 for no label. Shape (B, S).
+        labels: token ids, or -100 for no label. Shape (B, S), or see ``in_shape``.
         positions: positions that the caller asked to score; must be None with labels.
         shape: (B, S), the required shape of the labels.
         vocab_size: V.
@@ -106,5 +117,6 @@ def labelled_positions(
         raise UserError(
             "give labels or positions, not both: each label is scored at its own position"
         )
+    labels = in_shape(labels, shape)
     check_classes(labels, shape, vocab_size)
     return nonzero_indices(get_host_copy(labels) != losses.IGNORED, labels.device)

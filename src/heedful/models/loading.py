@@ -17,7 +17,7 @@ from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known, unknown_name
 from heedful.files import read_json
 from heedful.models import FAMILIES, PUBLIC, Family, Head
-from heedful.models.pretrained import CONFIG
+from heedful.models.pretrained import CONFIG, LoadReport
 from heedful.models.weights import read_weights
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@sources.takes_download_options
 @suggest_arguments
 def load_model(
     name: str | os.PathLike[str],
@@ -184,13 +185,18 @@ def read_model(
     if not memory_map:
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
+    log_report(report, name)
+    if dtype is not None:
+        model.to(_dtype_of(dtype, weights))
+    return model.eval()
+
+
+def log_report(report: LoadReport, name: str | os.PathLike[str]) -> None:
+    """Log which weights start fresh, and which weights of the folder are not used."""
     if report.fresh:
         logger.warning("%s: fresh weights, to be trained: %s", name, _in_any_block(report.fresh))
     if report.unused:
         logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
-    if dtype is not None:
-        model.to(_dtype_of(dtype, weights))
-    return model.eval()
 
 
 def _dtype_of(dtype: torch.dtype | str, weights: Mapping[str, torch.Tensor]) -> torch.dtype:

@@ -16,8 +16,9 @@ from heedful.errors import UserError, check_known
 from heedful.models import loading, pretrained
 from heedful.models.label_names import merge_labels
 from heedful.models.pretrained import LoadReport
-from heedful.models.stored_config import CALL_DEFAULTS
+from heedful.models.stored_config import CALL_DEFAULTS, fix_shape
 from heedful.models.weights import renamed
+from heedful.sources import takes_download_options
 
 
 class Model(nn.Module, ABC):
@@ -66,6 +67,12 @@ class Model(nn.Module, ABC):
         for name in CALL_DEFAULTS:
             vars(model)[name] = getattr(config, name, getattr(cls, name))
         return model
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a configuration keeps its shape from then on."""
+        if name == "config":
+            fix_shape(value)
+        super().__setattr__(name, value)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Call ``forward``, which documents and checks all arguments except ``return_dict``.
@@ -281,6 +288,7 @@ class Model(nn.Module, ABC):
         return replace(config, **changes)
 
     @classmethod
+    @takes_download_options
     @suggest_arguments
     def from_pretrained(
         cls,
@@ -387,12 +395,7 @@ class Model(nn.Module, ABC):
 
     @suggest_arguments
     def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
-
-        Raises:
-            UserError: the folder is a file, or it already has one of the two files and
-                ``overwrite`` is false.
-        """
+        """Write ``config.json`` and ``model.safetensors``; see ``pretrained.save_pretrained``."""
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
 
     def file_weights(self) -> dict[str, Tensor]:
@@ -428,13 +431,7 @@ class Model(nn.Module, ABC):
         """Set every weight from a file, or initialise it where a fresh weight is allowed.
 
         The model may be on the device "meta": nothing is allocated before all checks pass.
-        Afterwards the model is on the CPU.
-
-        Args:
-            tensors: weights under their names in the file.
-            folder: source of the weights, for error messages.
-            fresh_head: see ``from_pretrained``.
-            ignore_mismatched_sizes: see ``from_pretrained``.
+        Afterwards the model is on the CPU. See ``pretrained.set_weights`` for the arguments.
 
         Raises:
             UserError: a weight is missing or not part of the model, or its shape or dtype is

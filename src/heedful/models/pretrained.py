@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -78,22 +78,35 @@ def save_pretrained(
 ) -> None:
     """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
 
+    A training loop may save its model in the same folder after each epoch: files that were saved
+    from this object are replaced, unless something else has changed them.
+
     Raises:
-        UserError: the folder is a file, or it already has one of the two files and ``overwrite`` is
-            false.
+        UserError: the folder is a file, or it has one of the two files, from elsewhere, and
+            ``overwrite`` is false.
     """
     folder = Path(folder)
-    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite)
+    saved: dict[Path, list[Any]] = vars(model).setdefault("_saved", {})
+    is_own = folder.is_dir() and saved.get(folder.resolve()) == _stamps(folder)
+    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite or is_own)
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)
-        return
-    staged = folder / ".saving"
-    with files.new_folder(staged, overwrite=True) as new:
-        _write(model, new)
-    for file in staged.iterdir():
-        file.replace(folder / file.name)
-    staged.rmdir()
+    else:
+        staged = folder / ".saving"
+        with files.new_folder(staged, overwrite=True) as new:
+            _write(model, new)
+        for file in staged.iterdir():
+            file.replace(folder / file.name)
+        staged.rmdir()
+    saved[folder.resolve()] = _stamps(folder)
+
+
+def _stamps(folder: Path) -> list[Any]:
+    """Return what changes when another program writes to the files of a model."""
+    paths = [path for path in (folder / CONFIG, folder / WEIGHTS) if path.exists()]
+    stats = [path.stat() for path in paths]
+    return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
 
 
 def check_no_overwrite(folder: Path, names: Iterable[str], *, overwrite: bool) -> None:

@@ -6,6 +6,8 @@ Shapes: B batch, S length, V vocabulary, N scored positions.
 from torch import Tensor
 
 from heedful import losses
+from heedful.errors import UserError
+from heedful.layers import masks
 from heedful.models import forwards
 from heedful.models.labels import check_classes, class_loss
 from heedful.models.outputs import (
@@ -33,8 +35,9 @@ def detect_replaced(
 ) -> ClassifierOutput:
     """Detect replaced tokens: logits of shape (B, S), above 0 for a replaced token.
 
-    ``labels`` are 1 for a replaced token, 0 for an original token. Shape (B, S). The loss is the
-    mean over the tokens where ``attention_mask`` is 1; with labels its shape must be (B, S).
+    ``labels`` are 1 for a replaced token, 0 for an original token, -100 for a token that does not
+    count. Shape (B, S). The loss is the mean over the tokens where ``attention_mask`` is 1; with
+    labels its shape must be (B, S).
 
     Raises:
         UserError: an argument has a wrong shape, dtype or value.
@@ -54,7 +57,15 @@ def detect_replaced(
     loss = None
     if labels is not None:
         check_classes(labels, tuple(logits.shape), 2)
-        tokens = slice(None) if attention_mask is None else attention_mask == 1
+        tokens = labels != losses.IGNORED
+        mask = masks.by_sequence(attention_mask, labels.shape[0])
+        if mask is not None:
+            if mask.shape != labels.shape:
+                raise UserError(
+                    f"attention_mask has shape {tuple(mask.shape)}; with labels it must be "
+                    f"{tuple(labels.shape)}"
+                )
+            tokens &= mask == 1
         loss = forwards.mean(losses.binary_cross_entropy(logits[tokens], labels[tokens]))
     return ClassifierOutput(
         loss=loss,

@@ -13,7 +13,7 @@ from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError, unknown_name
 from heedful.models.loading import changed, family_of
 from heedful.models.pretrained import CONFIG, check_no_overwrite
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 
 CALL_DEFAULTS = ("output_attentions", "output_hidden_states", "return_dict")
 """Fields with a default of calls, which files do not keep."""
@@ -68,41 +68,56 @@ class ConfigOptions(TypedDict, total=False):
 
 
 SETTABLE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id", "use_cache", "id2label"})
-"""Fields that do not shape a model, so that they can be assigned later."""
+"""Fields that do not shape a model, so that they can be assigned once there is one."""
+
+_FIXED = "_fixed"
+"""Attribute of a configuration that a model has."""
 
 Config = TypeVar("Config", bound="StoredConfig")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def configuration(kind: type[Config]) -> type[Config]:
-    """Make a class a frozen dataclass of keyword arguments, in which `SETTABLE` can be assigned."""
+    """Make a class a dataclass of keyword arguments.
+
+    Its fields can be assigned until a model has it, and then those in `SETTABLE`. It has a hash,
+    like a frozen dataclass.
+    """
     kind = suggest_in_construction(dataclass(frozen=True, kw_only=True)(kind))
     kind.__setattr__ = _assign  # type: ignore[assignment, method-assign]
     return kind
+
+
+def fix_shape(config: object) -> None:
+    """Let only fields in `SETTABLE` of a configuration be assigned: a model has its shape."""
+    if isinstance(config, StoredConfig):
+        object.__setattr__(config, _FIXED, True)
 
 
 def _assign(config: "StoredConfig", name: str, value: object) -> None:
     """Assign a field, or the property ``label2id``.
 
     Raises:
-        UserError: there is no such field, it cannot be assigned, or the value is not supported.
+        UserError: there is no such field, a model has the configuration and the field shapes it, or
+            the value is not supported.
     """
     names = [field.name for field in fields(config)]
     if name not in (*names, "label2id"):
         raise unknown_name(f"field of {type(config).__name__}", name, names)
-    if name in CALL_DEFAULTS:
+    fixed = getattr(config, _FIXED, False)
+    if fixed and name in CALL_DEFAULTS:
         raise UserError(f"{name} is a default of calls, not of weights; set model.{name} instead")
-    if name not in SETTABLE | {"label2id"}:
+    if fixed and name not in SETTABLE | {"label2id"}:
         raise UserError(
-            f"{name} cannot change once the model is made: give it to from_pretrained, or make "
-            f"another configuration with dataclasses.replace(config, {name}={value!r})"
+            f"{name} cannot change once a model has this configuration: give it to from_pretrained "
+            "of the model or of another configuration"
         )
     new: Any = changed(config, {name: value})
     now, before = (getattr(one, "num_labels", None) for one in (new, config))
-    if now != before:
+    if fixed and now != before:
         raise UserError(f"{name} has {now} names; the model has {before} outputs")
     now, before = (getattr(one, "padding_position", None) for one in (new, config))
-    if now != before:
+    if fixed and now != before:
         raise UserError(f"{name} cannot change in this family: positions start after it")
     for field_name in names:
         object.__setattr__(config, field_name, getattr(new, field_name))
@@ -137,6 +152,7 @@ class StoredConfig(ABC):
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name: str | os.PathLike[str],
@@ -166,10 +182,16 @@ class StoredConfig(ABC):
         """Write ``config.json``; other files in the folder stay.
 
         Raises:
-            UserError: the folder is a file, or the file exists and ``overwrite`` is false.
+            UserError: the folder is a file, or ``overwrite`` is false and the file exists with
+                another content.
         """
-        folder = Path(folder)
+        folder, path = Path(folder), Path(folder) / CONFIG
+        # A model adds its architecture to the file.
+        if path.is_file() and files.read_json(path) | {"architectures": None} == (
+            self.to_dict() | {"architectures": None}
+        ):
+            return
         check_no_overwrite(folder, (CONFIG,), overwrite=overwrite)
         folder.mkdir(parents=True, exist_ok=True)
-        with files.new_file(folder / CONFIG, overwrite=True) as partial:
+        with files.new_file(path, overwrite=True) as partial:
             files.write_json(partial, self.to_dict())

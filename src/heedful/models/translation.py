@@ -19,11 +19,15 @@ from heedful.models.translator_config import TranslatorConfig
 
 
 def decoder_inputs(
-    decoder_input_ids: Tensor | None, labels: Tensor | None, config: TranslatorConfig
+    input_ids: Tensor,
+    decoder_input_ids: Tensor | None,
+    labels: Tensor | None,
+    config: TranslatorConfig,
 ) -> tuple[Tensor, Tensor | None]:
     """Return the decoder's input ids and the scored positions.
 
     Args:
+        input_ids: the sources. Shape (B, E).
         decoder_input_ids: input ids of the decoder. Shape (B, S). None takes the labels shifted
             right.
         labels: target token ids, -100 for a position that is not scored. Shape (B, S).
@@ -34,16 +38,30 @@ def decoder_inputs(
         are None without labels, which means that all are scored.
 
     Raises:
-        UserError: both arguments are None, or the labels are invalid.
+        UserError: there is no target, the labels are invalid, or there is not one target for each
+            source.
     """
     if decoder_input_ids is None:
         if labels is None:
             raise UserError("give decoder_input_ids or labels")
         decoder_input_ids = shifted(labels, config)
+    if input_ids.ndim == 2:  # another function rejects other shapes
+        check_same_batch(input_ids, decoder_input_ids)
     if labels is None:
         return decoder_input_ids, None
     shape = tuple(decoder_input_ids.shape)
     return decoder_input_ids, labelled_positions(labels, None, shape, config.decoder_vocab_size)
+
+
+def check_same_batch(source: Tensor, target: Tensor) -> None:
+    """Check that there is a target for each source. Shapes (B, ...) and (B, ...).
+
+    Raises:
+        UserError: their numbers differ.
+    """
+    sources, targets = source.shape[0], target.shape[0]
+    if sources != targets:
+        raise UserError(f"input_ids are of {sources} texts, the target of {targets}")
 
 
 def before_last_label(labels: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from heedful.models.heads import (
 )
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
+from heedful.models.replaced_head import ReplacedHead
 from heedful.models.stored_config import CALL_DEFAULTS
 
 
@@ -56,7 +57,20 @@ class ModelWithHead(Model):
             self.add_module(parent, nn.ModuleDict({name: head}))
         else:
             self.add_module(name, head)
+        self._original_head = (head,)  # in a tuple, so that it is no submodule
         initialise(head, body.config.initializer_range)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; ``dropout`` is that of the head, as in the reference."""
+        if name == "dropout" and hasattr(self.head, "dropout"):
+            getattr(self.head, "original", self.head).dropout = value
+        else:
+            super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "dropout" and hasattr(self.head, "dropout"):
+            return self.head.dropout
+        return super().__getattr__(name)
 
     @property
     def body(self) -> Model:
@@ -70,7 +84,10 @@ class ModelWithHead(Model):
     @property
     def head(self) -> Any:
         """The part that makes predictions from the hidden states."""
-        return self.get_submodule(self._head_name)
+        head = self.get_submodule(self._head_name)
+        (original,) = self._original_head
+        is_own = type(head).__module__.startswith("heedful.") or hasattr(head, "every_token")
+        return head if is_own else ReplacedHead(head, original, training=self.training)
 
     @property
     def config(self) -> Any:
@@ -79,8 +96,15 @@ class ModelWithHead(Model):
 
     @property
     def num_labels(self) -> int:
-        """Number of outputs of a classifier."""
-        return int(self.config.num_labels)
+        """Number of outputs of a classifier.
+
+        It may be set once another classifier is in its place. The loss goes by the logits.
+        """
+        return int(vars(self).get("_num_labels", self.config.num_labels))
+
+    @num_labels.setter
+    def num_labels(self, count: int) -> None:
+        vars(self)["_num_labels"] = count
 
     @property
     def gradient_checkpointing(self) -> bool:

@@ -7,7 +7,9 @@ from heedful.tokens.bert import (
     DistilBertTokenizer,
     DistilBertTokenizerFast,
     ElectraTokenizer,
+    ElectraTokenizerFast,
     MPNetTokenizer,
+    MPNetTokenizerFast,
 )
 from heedful.tokens.encoding import Encoding
 from heedful.tokens.layout import PairLayout
@@ -16,7 +18,9 @@ from heedful.tokens.pieces import Pieces
 from heedful.tokens.protocol import Tokenizer
 from heedful.tokens.roberta import (
     DebertaTokenizer,
+    DebertaTokenizerFast,
     GPT2Tokenizer,
+    GPT2TokenizerFast,
     RobertaTokenizer,
     RobertaTokenizerFast,
 )
@@ -24,27 +28,39 @@ from heedful.tokens.text import TextTokenizer
 from heedful.tokens.translation import TranslationTokenizer
 from heedful.tokens.unigram_tokenizer import (
     AlbertTokenizer,
+    AlbertTokenizerFast,
     BigBirdTokenizer,
+    BigBirdTokenizerFast,
     DebertaV2Tokenizer,
+    DebertaV2TokenizerFast,
     XLMRobertaTokenizer,
+    XLMRobertaTokenizerFast,
     XLNetTokenizer,
+    XLNetTokenizerFast,
 )
 from heedful.tokens.vocabulary import SpecialTokens, Vocabulary
 
 __all__ = [
     "AddedToken",
     "AlbertTokenizer",
+    "AlbertTokenizerFast",
     "BertTokenizer",
     "BertTokenizerFast",
     "BigBirdTokenizer",
+    "BigBirdTokenizerFast",
     "DebertaTokenizer",
+    "DebertaTokenizerFast",
     "DebertaV2Tokenizer",
+    "DebertaV2TokenizerFast",
     "DistilBertTokenizer",
     "DistilBertTokenizerFast",
     "ElectraTokenizer",
+    "ElectraTokenizerFast",
     "Encoding",
     "GPT2Tokenizer",
+    "GPT2TokenizerFast",
     "MPNetTokenizer",
+    "MPNetTokenizerFast",
     "PairLayout",
     "Pieces",
     "RobertaTokenizer",
@@ -55,7 +71,9 @@ __all__ = [
     "TranslationTokenizer",
     "Vocabulary",
     "XLMRobertaTokenizer",
+    "XLMRobertaTokenizerFast",
     "XLNetTokenizer",
+    "XLNetTokenizerFast",
     "load_encoder_tokenizer",
     "load_tokenizer",
 ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 from heedful.arguments import suggest_arguments
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.conversion import NAMES_WITH_ENDS
@@ -87,6 +87,7 @@ class BertTokenizer(ModelTokenizer):
         )
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name_or_folder: str | os.PathLike[str],
@@ -203,3 +204,5 @@ class MPNetTokenizer(BertTokenizer):
 BertTokenizerFast = BertTokenizer
 DistilBertTokenizerFast = DistilBertTokenizer
 """Names in code for ``transformers``, which has a slow and a compiled tokenizer of each kind."""
+ElectraTokenizerFast = ElectraTokenizer
+MPNetTokenizerFast = MPNetTokenizer

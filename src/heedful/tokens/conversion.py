@@ -115,6 +115,44 @@ class TokenConverter:
             )
         super().__setattr__(name, value)
 
+    # The special tokens of a row.
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Return the number of special tokens in a row of one text or of a pair."""
+        return self.layout.size(pair=pair)
+
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
+    ) -> list[int]:
+        """Add special tokens to the ids of a text or a pair."""
+        return self.layout.ids(token_ids_0, token_ids_1)
+
+    def create_token_type_ids_from_sequences(
+        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
+    ) -> list[int]:
+        """Return the token types of a row with special tokens, given the ids of its texts."""
+        second = None if token_ids_1 is None else len(token_ids_1)
+        return self.layout.types(len(token_ids_0), second)
+
+    def get_special_tokens_mask(
+        self,
+        token_ids_0: Sequence[int],
+        token_ids_1: Sequence[int] | None = None,
+        already_has_special_tokens: bool = False,
+    ) -> list[int]:
+        """Return 1 for each special token of a row and 0 for each other token.
+
+        Args:
+            token_ids_0: ids of a text, or of the whole row.
+            token_ids_1: ids of the second text.
+            already_has_special_tokens: whether ``token_ids_0`` is the whole row.
+        """
+        if already_has_special_tokens:
+            special = set(self.all_special_ids)
+            return [int(token_id in special) for token_id in as_ints(token_ids_0)]
+        second = None if token_ids_1 is None else [0] * len(token_ids_1)
+        return self.layout.values([0] * len(token_ids_0), second, special=1)
+
     # The tokens.
 
     def __len__(self) -> int:

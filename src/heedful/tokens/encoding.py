@@ -66,6 +66,19 @@ class Encoding(MutableMapping[str, Any]):
         near = "" if name.startswith("_") else did_you_mean(name, self._values)
         raise AttributeError(f"this encoding has no {name!r}{near}")
 
+    def __copy__(self) -> "Encoding":
+        """Return a copy with the same values, so that changing its items leaves this one alone."""
+        return Encoding(dict(self._values), self._origin)
+
+    def copy(self) -> "Encoding":
+        """Return a copy with the same values, like ``dict.copy``."""
+        return self.__copy__()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The items as a dictionary, by its name in the reference."""
+        return self._values
+
     def __repr__(self) -> str:
         return f"Encoding({self._values!r})"
 
@@ -164,11 +177,29 @@ class Encoding(MutableMapping[str, Any]):
         token = self.char_to_token(row, char, sequence_index)
         return None if token is None else self.token_to_word(row, token)
 
-    def to(self, device: Any) -> "Encoding":
-        """Move all tensors to a torch device, in place, and return the encoding."""
+    def convert_to_tensors(self, tensor_type: Tensors | None = None) -> "Encoding":
+        """Convert all items to tensors or arrays, in place, and return the encoding.
+
+        Args:
+            tensor_type: ``"pt"`` or ``"np"``; None changes nothing.
+
+        Raises:
+            UserError: see `as_tensors`.
+        """
+        if tensor_type is not None:
+            self._values.update(as_tensors(self._values, tensor_type))
+        return self
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> "Encoding":
+        """Move all tensors to a torch device, in place, and return the encoding.
+
+        Args:
+            device: the device.
+            non_blocking: whether the host goes on before pinned memory has been copied.
+        """
         for name, value in self._values.items():
             if hasattr(value, "to"):
-                self._values[name] = value.to(device)
+                self._values[name] = value.to(device, non_blocking=non_blocking)
         return self
 
     def _origin_of(self, row: int) -> Origin:

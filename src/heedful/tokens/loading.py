@@ -8,7 +8,7 @@ from pathlib import Path
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, did_you_mean
 from heedful.files import read_json_or_empty
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 from heedful.tokens import bytelevel_folder, translation, unigram_folder, wordpiece_folder
 from heedful.tokens.bert import (
     BertTokenizer,
@@ -156,6 +156,7 @@ KINDS = (
 decides, unless ``tokenizer.json`` is of another kind. Otherwise its files decide."""
 
 
+@takes_download_options
 @suggest_arguments
 def load_tokenizer(
     name_or_folder: str | os.PathLike[str], revision: str | None = None

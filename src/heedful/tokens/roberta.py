@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 from heedful.arguments import suggest_arguments
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.bpe import Pair
 from heedful.tokens.bytelevel import ByteLevelEncoder
@@ -94,6 +94,7 @@ class ByteLevelTokenizer(ModelTokenizer):
         )
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name_or_folder: str | os.PathLike[str],
@@ -203,3 +204,5 @@ class GPT2Tokenizer(ByteLevelTokenizer):
 
 RobertaTokenizerFast = RobertaTokenizer
 """Name in code for ``transformers``, which has a slow and a compiled tokenizer of each kind."""
+DebertaTokenizerFast = DebertaTokenizer
+GPT2TokenizerFast = GPT2Tokenizer

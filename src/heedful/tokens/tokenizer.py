@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
@@ -18,6 +18,24 @@ from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.plan import plan_rows
 from heedful.tokens.vocabulary import Vocabulary
+
+
+class CallOptions(TypedDict, total=False):
+    """Options of `ModelTokenizer.__call__`, which documents them."""
+
+    padding: bool | str
+    truncation: bool | str | None
+    max_length: int | None
+    is_split_into_words: bool
+    pad_to_multiple_of: int | None
+    return_tensors: Tensors | None
+    return_token_type_ids: bool | None
+    return_attention_mask: bool
+    return_special_tokens_mask: bool
+    return_offsets_mapping: bool
+    return_length: bool
+    stride: int
+    return_overflowing_tokens: bool
 
 
 class ModelTokenizer(TokenConverter):
@@ -108,44 +126,6 @@ class ModelTokenizer(TokenConverter):
     def model_input_names(self) -> list[str]:
         """The names of the items of a call that models receive."""
         return ["input_ids", *([TYPES] if self.token_types else []), "attention_mask"]
-
-    # The special tokens of a row.
-
-    def num_special_tokens_to_add(self, pair: bool = False) -> int:
-        """Return the number of special tokens in a row of one text or of a pair."""
-        return self.layout.size(pair=pair)
-
-    def build_inputs_with_special_tokens(
-        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
-    ) -> list[int]:
-        """Add special tokens to the ids of a text or a pair."""
-        return self.layout.ids(token_ids_0, token_ids_1)
-
-    def create_token_type_ids_from_sequences(
-        self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
-    ) -> list[int]:
-        """Return the token types of a row with special tokens, given the ids of its texts."""
-        second = None if token_ids_1 is None else len(token_ids_1)
-        return self.layout.types(len(token_ids_0), second)
-
-    def get_special_tokens_mask(
-        self,
-        token_ids_0: Sequence[int],
-        token_ids_1: Sequence[int] | None = None,
-        already_has_special_tokens: bool = False,
-    ) -> list[int]:
-        """Return 1 for each special token of a row and 0 for each other token.
-
-        Args:
-            token_ids_0: ids of a text, or of the whole row.
-            token_ids_1: ids of the second text.
-            already_has_special_tokens: whether ``token_ids_0`` is the whole row.
-        """
-        if already_has_special_tokens:
-            special = set(self.all_special_ids)
-            return [int(token_id in special) for token_id in as_ints(token_ids_0)]
-        second = None if token_ids_1 is None else [0] * len(token_ids_1)
-        return self.layout.values([0] * len(token_ids_0), second, special=1)
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
@@ -257,14 +237,116 @@ class ModelTokenizer(TokenConverter):
             single=not samples.many and not return_overflowing_tokens,
         )
 
-    encode_plus = batch_encode_plus = __call__
-    """Names of `__call__` in older code."""
+    batch_encode_plus = __call__
+    """Name of `__call__` in older code."""
+
+    def encode_plus(
+        self,
+        text: Words | Sequence[int],
+        text_pair: Words | Sequence[int] | None = None,
+        add_special_tokens: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> Encoding:
+        """Encode one text or pair for a model; see `__call__`.
+
+        As in the reference, a list is one text: its tokens, as `tokenize` returns them, or their
+        ids.
+        """
+        if not _is_row(text) or options.get("is_split_into_words"):
+            return self(text, text_pair, add_special_tokens, **options)  # type: ignore[arg-type]
+        named: dict[str, Any] = {**options, "prepend_batch_axis": "return_tensors" in options}
+        named.pop("is_split_into_words", None)
+        second = None if text_pair is None else self._as_ids(text_pair)
+        return self.prepare_for_model(self._as_ids(text), second, add_special_tokens, **named)
+
+    def _as_ids(self, text: Words | Sequence[int]) -> list[int]:
+        """Return the ids of a text: a string, its tokens, or the ids themselves."""
+        if isinstance(text, str):
+            return self._encoder.ids([text])[0]
+        known = self.vocabulary.ids
+        return [known.get(one, self.unk_token_id) if isinstance(one, str) else one for one in text]
+
+    @suggest_arguments
+    def prepare_for_model(
+        self,
+        ids: Sequence[int],
+        pair_ids: Sequence[int] | None = None,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        return_tensors: Tensors | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool = True,
+        return_special_tokens_mask: bool = False,
+        return_length: bool = False,
+        prepend_batch_axis: bool = False,
+    ) -> Encoding:
+        """Make a row for a model from the ids of a text or pair, without special tokens.
+
+        Args:
+            ids: ids of the text.
+            pair_ids: ids of the second text.
+            add_special_tokens: see `__call__`, also for the following arguments.
+            padding: see `__call__`.
+            truncation: see `__call__`.
+            max_length: see `__call__`.
+            pad_to_multiple_of: see `__call__`.
+            return_tensors: see `__call__`.
+            return_token_type_ids: see `__call__`.
+            return_attention_mask: see `__call__`.
+            return_special_tokens_mask: see `__call__`.
+            return_length: see `__call__`.
+            prepend_batch_axis: whether tensors have the shape (1, S) rather than (S,).
+
+        Raises:
+            UserError: an argument is invalid, or an id is not in the vocabulary.
+        """
+        plan = plan_rows(
+            padding=padding,
+            truncation=truncation,
+            max_length=max_length,
+            stride=0,
+            overflow=False,
+            pad_to_multiple_of=pad_to_multiple_of,
+            layout=self.layout if add_special_tokens else self.layout.without_special_tokens(),
+            model_max_length=self.model_max_length,
+        )
+        first, second = as_ints(ids), None if pair_ids is None else as_ints(pair_ids)
+        self.convert_ids_to_tokens([*first, *(second or [])])  # checks them
+        pieces, second_pieces = (PieceLists.of([row or []]) for row in (first, second))
+        origin = Origin(
+            rows=plan.rows(pieces.bound_list(), second_pieces.bound_list(), [second is not None]),
+            texts=[""],
+            second_texts=[None],
+            pieces=pieces,
+            second_pieces=second_pieces,
+            locate=partial(pieces_of, self._encoder),
+            spell=partial(spelled_of, self._encoder),
+            vocabulary=self.vocabulary,
+        )
+        types = self.token_types if return_token_type_ids is None else return_token_type_ids
+        encoding = encoding_of(
+            origin,
+            wanted={
+                "input_ids": True,
+                "token_type_ids": types,
+                "attention_mask": return_attention_mask,
+                "special_tokens_mask": return_special_tokens_mask,
+                "length": return_length,
+            },
+            tensors=return_tensors,
+            single=True,
+        )
+        flat = return_tensors is not None and not prepend_batch_axis
+        return Encoding({name: row[0] if flat else row for name, row in encoding.items()})
 
     @suggest_arguments
     def encode(
         self,
-        text: Words,
-        text_pair: Words | None = None,
+        text: Words | Sequence[int],
+        text_pair: Words | Sequence[int] | None = None,
         add_special_tokens: bool = True,
         padding: bool | str = False,
         truncation: bool | str | None = None,
@@ -272,11 +354,14 @@ class ModelTokenizer(TokenConverter):
         is_split_into_words: bool = False,
         return_tensors: Tensors | None = None,
     ) -> list[int] | Any:
-        """Return the ids of a text or pair as a list or a (1, S) tensor; see `__call__`."""
-        return self(
+        """Return the ids of a text or pair as a list or a (1, S) tensor; see `__call__`.
+
+        A text may also be a list of its tokens, as `tokenize` returns them, or of their ids.
+        """
+        return self.encode_plus(
             text,
             text_pair,
-            add_special_tokens=add_special_tokens,
+            add_special_tokens,
             padding=padding,
             truncation=truncation,
             max_length=max_length,
@@ -331,3 +416,8 @@ class ModelTokenizer(TokenConverter):
         return pad_encodings(
             encoded_inputs, plan, self.pad_token_id, return_attention_mask, return_tensors
         )
+
+
+def _is_row(text: object) -> bool:
+    """Return whether a text is a list of tokens or of ids."""
+    return isinstance(text, list | tuple) and len(text) > 0 and isinstance(text[0], str | int)

@@ -15,7 +15,7 @@ from typing import Any, Self
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import ADDITIONAL
 from heedful.tokens.folder import content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
@@ -91,6 +91,7 @@ class TranslationTokenizer:
         write_json(path / CONFIG, config)
 
     @classmethod
+    @takes_download_options
     @suggest_arguments
     def from_pretrained(cls, name: str | os.PathLike[str], *, revision: str | None = None) -> Self:
         """Load the tokenizers of a run, a folder or a hub name.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 from heedful.arguments import suggest_arguments
-from heedful.sources import resolve
+from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
@@ -162,6 +162,7 @@ class AlbertTokenizer(UnigramTokenizer):
         self.keep_accents = self.recipe.keeps_accents
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name_or_folder: str | os.PathLike[str],
@@ -252,6 +253,7 @@ class DebertaV2Tokenizer(UnigramTokenizer):
         self.do_lower_case = self.recipe.lowers
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name_or_folder: str | os.PathLike[str],
@@ -308,6 +310,7 @@ class XLMRobertaTokenizer(UnigramTokenizer):
     kind = XLM_ROBERTA
 
     @classmethod
+    @takes_download_options
     def from_pretrained(
         cls,
         name_or_folder: str | os.PathLike[str],
@@ -359,3 +362,10 @@ class BigBirdTokenizer(XLMRobertaTokenizer):
 
     kind = BIG_BIRD
     _names = NAMES
+
+
+AlbertTokenizerFast = AlbertTokenizer
+BigBirdTokenizerFast = BigBirdTokenizer
+DebertaV2TokenizerFast = DebertaV2Tokenizer
+XLMRobertaTokenizerFast = XLMRobertaTokenizer
+XLNetTokenizerFast = XLNetTokenizer

@@ -363,7 +363,7 @@ class OnnxGenerator:
     def _to_write(self, labels: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the token before each label, and the positions of labels."""
         if not isinstance(self._model, BertEncoderDecoder):
-            return decoder_inputs(None, labels, self.config)
+            return decoder_inputs(labels, None, labels, self.config)
         ids = self._model.shifted(labels)
         size = self._model.decoder.config.vocab_size
         return ids, labelled_positions(labels, None, (ids.shape[0], ids.shape[1]), size)

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from heedful import losses
 from heedful.decoding.search import Hypothesis, Search
 from heedful.decoding.search import search as generate_texts
-from heedful.errors import UserError
 from heedful.layers.additive import KeysAndValues
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear, linear
@@ -34,6 +33,7 @@ from heedful.models.outputs import TranslationOutput
 from heedful.models.pretrained import LoadReport
 from heedful.models.rnn.config import RnnConfig
 from heedful.models.translation import (
+    check_same_batch,
     decoder_inputs,
     initial_coverage,
     search_options,
@@ -175,7 +175,9 @@ class RnnSearch(Model):
         Raises:
             UserError: an argument has a wrong shape, type or value.
         """
-        decoder_input_ids, positions = decoder_inputs(decoder_input_ids, labels, self.config)
+        decoder_input_ids, positions = decoder_inputs(
+            input_ids, decoder_input_ids, labels, self.config
+        )
         encoded, memory = self._encode(input_ids, attention_mask)
         vectors, decoded = self._decode(decoder_input_ids, encoded, memory)
         chosen = slice(None) if positions is None else positions
@@ -289,9 +291,8 @@ class RnnSearch(Model):
             The target's embeddings, shape (B, S, M), and the decoder's output.
         """
         check_ids("decoder_input_ids", ids, self.config.decoder_vocab_size)
-        batch, _ = self._check_shape("decoder_input_ids", ids)
-        if batch != len(encoded.last):
-            raise UserError(f"input_ids are of {len(encoded.last)} texts, the target of {batch}")
+        self._check_shape("decoder_input_ids", ids)
+        check_same_batch(encoded.last, ids)
         vectors = self.embed_target(ids)
         decoded: Decoded = self.decoder(vectors, self.decoder.start(encoded.last, memory), memory)
         return vectors, decoded

@@ -180,7 +180,7 @@ class Transformer(Model):
             UserError: an argument has a wrong shape, type or value, or no target is given.
         """
         config = self.config
-        decoder_input_ids, positions = decoder_inputs(decoder_input_ids, labels, config)
+        decoder_input_ids, positions = decoder_inputs(input_ids, decoder_input_ids, labels, config)
         shapes = self.head_masks()
         source_packing = target_packing = None
         # A training step that needs only the loss returns no tensor that contains padding.

@@ -130,7 +130,7 @@ class PointerHead(nn.Module):
         start = _at(hidden, clamped[:, None])  # (B, 1, D)
         start_loss = losses.cross_entropy(self.starts(hidden, forbidden), starts)
         end_loss = losses.cross_entropy(self.ends(hidden, start, forbidden)[..., 0], ends)
-        total = (start_loss[0] / start_loss[1] + end_loss[0] / end_loss[1]) / 2
+        total = (losses.reduced(*start_loss, "mean") + losses.reduced(*end_loss, "mean")) / 2
         if cls_index is None or is_impossible is None:
             return total
         logits = self.unanswerable(hidden, start[:, 0], cls_index)
