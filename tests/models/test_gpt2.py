@@ -122,3 +122,12 @@ def test_the_last_token_of_a_mask_with_a_row_per_query() -> None:
     logits = model(ids, attention_mask=mask).logits
     torch.testing.assert_close(logits[:1], model(ids[:1, :2]).logits)
     torch.testing.assert_close(logits[1:], model(ids[1:]).logits)
+
+
+def test_blocks_that_are_kept_are_scaled_by_their_new_numbers(tmp_path: Path) -> None:
+    model = _model(GPT2Model, n_layer=3, scale_attn_by_inverse_layer_idx=True)
+    model.keep_blocks([0, 2])
+    model.save_pretrained(tmp_path / "kept")
+    ids = torch.tensor([[5, 6, 7]])
+    again = GPT2Model.from_pretrained(tmp_path / "kept")
+    torch.testing.assert_close(again(ids).last_hidden_state, model(ids).last_hidden_state)

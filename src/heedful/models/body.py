@@ -77,8 +77,9 @@ class Body(Model):
     def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks; see ``Model.keep_blocks``."""
         kept = renumber_pruned(self.config.pruned_heads, indices)
+        config = replace(self.config, **{self.config.DEPTH: len(indices)}, pruned_heads=kept)
         self.encoder.keep(indices)
-        self.config = replace(self.config, **{self.config.DEPTH: len(indices)}, pruned_heads=kept)
+        self.config = config
 
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Remove self-attention heads; see ``pruning.prune_heads``."""

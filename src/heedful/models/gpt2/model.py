@@ -3,7 +3,7 @@
 Shapes: B batch, S length, D model width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -43,6 +43,13 @@ class GPT2Model(Encoder):
             for block in self.encoder.distinct:
                 for part in (block.attention.output, block.output):
                     part.dense.weight.mul_((2 * config.n_layer) ** -0.5)
+
+    def keep_blocks(self, indices: Sequence[int]) -> None:
+        """Keep only the given blocks, with the score factors of their new numbers."""
+        super().keep_blocks(indices)
+        factors = self.config.score_factors
+        for block, factor in zip(self.encoder.distinct, factors, strict=True):
+            block.attention.self.score_factor = factor
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Split the joined weights of a file, and transpose those stored transposed."""
