@@ -60,6 +60,26 @@ def test_a_difference_is_paired() -> None:
     assert difference.p_value < 0.01
 
 
+def test_the_size_of_the_scores_does_not_matter() -> None:
+    """Errors of numbers near 1e-7 have a mean square near 1e-14, and the same p value."""
+    rng = np.random.default_rng(5)
+    truth = rng.random(60)
+    first, second = (np.stack([truth + rng.normal(0, size, 60), truth], 1) for size in (0.2, 0.02))
+    large, small = (
+        differences([measures.estimates] * 2, [first * size, second * size], seed=0)["mse"]
+        for size in (1.0, 1e-7)
+    )
+    assert large.p_value == pytest.approx(small.p_value)
+    assert large.p_value < 0.01
+
+
+def test_a_difference_by_rounding_is_none() -> None:
+    first = np.full((50, 1), 0.3)
+    second = np.full((50, 1), 0.1 + 0.2)
+    difference = differences([measures.means("accuracy")] * 2, [first, second], seed=0)["accuracy"]
+    assert difference.p_value == pytest.approx(1)
+
+
 def test_a_run_does_not_differ_from_itself() -> None:
     columns = np.random.default_rng(4).random((50, 2))
     for difference in differences([measures.estimates] * 2, [columns] * 2, seed=0).values():

@@ -104,8 +104,10 @@ def differences(
         names, differences_drawn, _confidence_limits(differences_drawn), strict=True
     ):
         observed = second[name] - first[name]
-        # The tolerance keeps rounding errors from deciding when all differences are equal.
-        is_as_extreme = np.abs(row - observed) >= abs(observed) - 1e-12
+        # The tolerance keeps rounding errors from deciding when all differences are equal. They
+        # grow with the scores, which may be tiny.
+        tolerance = 1e-12 * max(abs(first[name]), abs(second[name]))
+        is_as_extreme = np.abs(row - observed) >= abs(observed) - tolerance
         result[name] = Difference(
             first=first[name],
             second=second[name],
