@@ -53,6 +53,14 @@ def test_scores_of_one_scale_share_a_chart(tmp_path: Path) -> None:
     assert [len(one.marks) for one in (*shares.series, *bleu.series)] == [2, 2]
 
 
+def test_counts_and_scores_of_other_scales_are_no_shares(tmp_path: Path) -> None:
+    names = ("bleu", "bleu_lowercase", "chrf", "perplexity", "log_likelihood", "mse")
+    row = {"accuracy": 1.0, "pearson": 0.5, "misplaced_answers": 1, **dict.fromkeys(names, 0.5)}
+    shares, *others = curves(read_training(run_with(tmp_path, {"step": 10, "dev": row})))
+    assert shares.head == ["step", "accuracy", "pearson"]
+    assert [chart.head for chart in others] == [["step", name] for name in names]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "texts"),
     [

@@ -75,18 +75,21 @@ def curves(training: Training) -> list[Chart]:
 
 def _dev_charts(dev: dict[int, dict[str, float]]) -> list[Chart]:
     """Return one chart of the scores between 0 and 1, and a chart of each other score."""
-    names = list(dict.fromkeys(name for row in dev.values() for name in row))
-    names = [name for name in names if name not in ("items", "tokens_total", "tokens_used")]
-    columns = {
-        name: [(float(step), row[name]) for step, row in dev.items() if name in row]
-        for name in names
-    }
+    columns: dict[str, list[Point]] = {}
+    for step, row in dev.items():
+        for name, value in row.items():
+            if isinstance(value, float):  # integers are counts
+                columns.setdefault(name, []).append((float(step), value))
     shares = {
         name: points
         for name, points in columns.items()
-        if all(0 <= y <= 1 for _, y in points) and name not in ("mse", "log_likelihood")
+        if all(0 <= y <= 1 for _, y in points) and name not in _UNBOUNDED_SCORES
     }
-    other_scores = [name for name in columns if name not in shares and name in _OTHER_SCORES]
+    other_scores = [
+        name
+        for name in columns
+        if name not in shares and name in (*_UNBOUNDED_SCORES, *_SIGNED_SCORES)
+    ]
     result = []
     if shares:
         series = [
@@ -101,9 +104,10 @@ def _dev_charts(dev: dict[int, dict[str, float]]) -> list[Chart]:
     return result
 
 
-_OTHER_SCORES = (
-    *("bleu", "chrf", "perplexity", "log_likelihood", "mse", "pearson", "spearman", "matthews"),
-)
+_UNBOUNDED_SCORES = ("bleu", "bleu_lowercase", "chrf", "perplexity", "log_likelihood", "mse")
+"""Scores with a chart of their own even if they happen to be from 0 to 1."""
+_SIGNED_SCORES = ("pearson", "spearman", "matthews")
+"""Scores with a chart of their own if they are below 0."""
 
 
 def _values(training: Training, name: str) -> list[Point]:
