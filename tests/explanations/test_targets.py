@@ -12,7 +12,7 @@ from tests.tiny_folders import write_folder
 import heedful
 from heedful.decoding.options import Hypothesis
 from heedful.errors import UserError
-from heedful.explanation_target import Answered
+from heedful.explanation_target import Answered, NothingToExplainError
 from heedful.explanations.explaining import subject_of
 from heedful.explanations.maps import attention_maps
 from heedful.explanations.methods import METHODS
@@ -111,6 +111,17 @@ def test_mistakes(run: str, text: Any, target: str, message: str) -> None:
     with pytest.raises(UserError) as error:
         subject(run, text, target)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["2=", "2=cat"])
+def test_a_mask_that_was_not_read_is_not_explained(target: str) -> None:
+    text = f"the [MASK] is red. {'it is very very big. ' * 6}it is [MASK]."
+    settings = PredictSettings(precision="fp32", long_text="head")
+    predictor = Predictor.load(GOLDEN / "pretrain", settings)
+    (record,) = predictor.task.from_texts([text])
+    message = r"^mask 2 is in a part of the text that was not read$"
+    with pytest.raises(NothingToExplainError, match=message):
+        subject_of(predictor, record, target)
 
 
 def test_a_word_is_as_likely_as_the_model_says() -> None:

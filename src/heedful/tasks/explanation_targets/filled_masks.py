@@ -49,14 +49,7 @@ def blank(
     if record.text_pair is not None:
         return _follows(computed, (record.text, record.text_pair), target, tokenizer)
     number, token_id = _choice(computed.answer, target, tokenizer)
-    start = computed.answer.blanks[number].start
-    candidates = []
-    for window, offsets in enumerate(computed.encoded.offsets):
-        # The token of a mask may include the preceding space.
-        covers_start = (offsets[:, 0] <= start) & (start < offsets[:, 1])
-        for position in np.flatnonzero(covers_start).tolist():
-            candidates.append((min(position, len(offsets) - 1 - position), -window, position))
-    _, window, position = max(candidates)
+    window, position = _position(computed, number)
 
     def outputs(forward: Callable[..., Any], batch: Batch, positions: Tensor) -> Tensor:
         # Masks that the explanation puts in place of removed tokens are not predicted.
@@ -69,17 +62,36 @@ def blank(
         return logits  # (N, V)
 
     word = tokenizer.vocabulary.token(token_id)
-    kept = computed.encoded.kept[-window]
+    kept = computed.encoded.kept[window]
     return ExplanationTarget(
         description=f"{word!r} for mask {number + 1}",
-        examples=(computed.encoded.pieces[-window],),
+        examples=(computed.encoded.pieces[window],),
         sides=(side_of("text", [record.text], kept, tokenizer),),
         outputs=outputs,
         output_index=token_id,
         link="softmax",
         positions=(position,),
-        notes=window_notes(-window, len(computed.outputs), "where the mask has the most context"),
+        notes=window_notes(window, len(computed.outputs), "where the mask has the most context"),
     )
+
+
+def _position(computed: Answered[Any, Tensor, Filled], number: int) -> tuple[int, int]:
+    """Return the window where a mask has the most context, and the mask's position in it.
+
+    Raises:
+        NothingToExplainError: no window has the mask.
+    """
+    start = computed.answer.blanks[number].start
+    candidates = []
+    for window, offsets in enumerate(computed.encoded.offsets):
+        # The token of a mask may include the preceding space.
+        covers_start = (offsets[:, 0] <= start) & (start < offsets[:, 1])
+        for position in np.flatnonzero(covers_start).tolist():
+            candidates.append((min(position, len(offsets) - 1 - position), -window, position))
+    if not candidates:
+        raise _not_read(number)
+    _, window, position = max(candidates)
+    return -window, position
 
 
 def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[int, int]:
@@ -92,9 +104,7 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
     if not word:
         candidates = answer.blanks[number].candidates
         if not candidates:
-            raise NothingToExplainError(
-                f"mask {number + 1} is in a part of the text that was not read"
-            )
+            raise _not_read(number)
         return number, tokenizer.vocabulary.ids[candidates[0].token]
     for spelt in (word, f" {word}"):  # in some vocabularies, words start with a space
         (token_ids,) = tokenizer.encode_batch([spelt])
@@ -104,6 +114,10 @@ def _choice(answer: Filled, target: str | None, tokenizer: Tokenizer) -> tuple[i
         f"--target {target!r}: {word!r} is not a single token of the vocabulary, but a mask is "
         "filled with one"
     )
+
+
+def _not_read(number: int) -> NothingToExplainError:
+    return NothingToExplainError(f"mask {number + 1} is in a part of the text that was not read")
 
 
 def _follows(
