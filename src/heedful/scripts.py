@@ -32,6 +32,7 @@ _SPACED = re.compile(
 )
 _WORDS = re.compile(rf"(?P<unspaced>[{HAN}{KANA}])|[^\W\d_{HAN}{KANA}]+")
 _KANA = re.compile(f"[{KANA}]")
+_LINE_END = re.compile(r"[\r\n]+")
 _SEAM = 16
 """Number of characters on each side of a boundary that can matter: a letter and its marks."""
 
@@ -53,6 +54,11 @@ def join(parts: Iterable[str]) -> str:
     parts = list(parts)
     separated = (f"{space_between(before, after)}{after}" for before, after in pairwise(parts))
     return "".join([*parts[:1], *separated])
+
+
+def on_one_line(text: str) -> str:
+    """Return a text with a space in place of its line breaks; other spaces stay."""
+    return _LINE_END.sub(" ", text)
 
 
 def remove_extra_spaces(text: str) -> str:

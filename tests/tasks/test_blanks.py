@@ -70,6 +70,12 @@ def test_a_mask_is_filled_in_the_users_own_text() -> None:
     assert [candidate.score for candidate in blank.candidates] == pytest.approx(expected)
 
 
+def test_a_filled_text_is_plain_on_one_line() -> None:
+    answer = answered("a [MASK]\r\n\nb  c", "d e")
+    assert answer.text == "a d\r\n\nb  c"
+    assert answer.plain() == "a d b  c"
+
+
 def test_pieces_stand_close_to_their_word() -> None:
     assert answered("a [MASK] b", "##s c").text == "as b"
     assert answered("a[MASK]b", "##s c").text == "asb"

@@ -20,6 +20,7 @@ from heedful.batches.windows import fit_text, locating_errors
 from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.errors import MAX_NAME_LENGTH, UserError, shorten
 from heedful.reading import Record
+from heedful.scripts import on_one_line
 from heedful.settings import PredictSettings
 from heedful.task import LengthLimit
 from heedful.tokens import Tokenizer
@@ -133,8 +134,8 @@ class Filled:
         return {"text": self.text, "masks": masks} | tokens
 
     def plain(self) -> str:
-        """Return the filled text, or the probability that the second text follows."""
-        return self.text if self.text is not None else f"{self.next_sentence:.6f}"
+        """Return the filled text on one line, or the probability that the second text follows."""
+        return on_one_line(self.text) if self.text is not None else f"{self.next_sentence:.6f}"
 
 
 def encode(

@@ -1,6 +1,5 @@
 """Translations as answers, with word alignments, and their scores."""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from heedful.batches.word_spans import Span, word_numbers, word_spans
 from heedful.errors import UserError
 from heedful.metrics.generation import text_scores
 from heedful.reading import Record
+from heedful.scripts import on_one_line
 from heedful.tasks.answers.generated import GeneratedText, likelihood_scores
 from heedful.tokens import TranslationTokenizer
 from heedful.tokens.translation import Side
-
-_LINE_END = re.compile(r"[\r\n]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +71,7 @@ class Translation:
 
     def plain(self) -> str:
         """Return the translation on one line, with all its spaces."""
-        return _LINE_END.sub(" ", self.text)
+        return on_one_line(self.text)
 
 
 def align_words(
