@@ -146,6 +146,8 @@ def test_a_run_from_scratch_learns_and_goes_on(
     scores = heedful.evaluate(learnt, books)
     assert scores["next_accuracy"] > scores["always_commonest"] + 0.2
     assert scores["perplexity"] < scores["unigram_perplexity"] / 4
+    assert scores["tokens"] > 0
+    assert not {"beam", "tokens_per_second"} & scores.keys()  # nothing is searched
     assert run(["predict", str(learnt), "the sky is", "--beam", "1", "--max-new-tokens", "1"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["text"] == " blue"

@@ -114,7 +114,8 @@ def _evaluate(
         scores = evaluation.scores()
         if baseline is not None:
             scores["wider"] = baseline.scores()
-    if "tokens" in scores:  # number of generated tokens
+    # The tokens of a translation are generated, those of causal language modelling are given.
+    if "tokens" in scores and "prefix" in predictor.task.abilities:
         if baseline is None:  # otherwise the time includes both precisions
             scores["tokens_per_second"] = scores["tokens"] / (time.monotonic() - started)
         if not predictor.settings.sample:
