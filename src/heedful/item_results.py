@@ -142,5 +142,10 @@ def prediction_row(scorer: AnyItemScorer, item: ScoredItem[Any]) -> dict[str, An
     return row | lengths._asdict()
 
 
+def six_digits(value: float) -> float:
+    """Round a number to six decimals, or one below 1 to six significant digits."""
+    return float(f"{value:.6g}") if abs(value) < 1 else round(value, 6)
+
+
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 6)

@@ -3,7 +3,13 @@ from typing import Any
 import torch
 from rich.console import Console, RenderableType
 
-from heedful.metrics import ClassificationScores, confusion_table, scores_table
+from heedful.metrics import (
+    ClassificationScores,
+    confusion_table,
+    precision_table,
+    scores_table,
+)
+from heedful.metrics.tables import comparison_table
 
 
 def _scores(confusion: list[list[int]], labels: list[str]) -> dict[str, Any]:
@@ -27,7 +33,7 @@ def test_scores_table() -> None:
         "label  precision  recall     f1  support",
         "[red]      1.000   0.750  0.857        4",
         "a b        0.999   1.000  1.000    1,204",
-        "1,208 items: accuracy 0.9992, macro_f1 0.9284, matthews 0.8657, ece 0.0008",
+        "1,208 items: accuracy 0.9992, macro_f1 0.9284, matthews 0.8657, ece 0.000828",
     ]
 
 
@@ -36,6 +42,25 @@ def test_scores_table_of_multi_label_scores() -> None:
     scores.update(torch.tensor([[0.9, 0.9]]), torch.tensor([[1, 0]]))
     last = _printed(scores_table(scores.compute()))[-1]
     assert last == "1 item: accuracy 0.0000, macro_f1 0.5000, micro_f1 0.6667"
+
+
+def test_small_scores_keep_three_digits() -> None:
+    scores = {"items": 4, "mse": 1.254e-14, "pearson": -0.00125, "spearman": 0.0}
+    lines = _printed(scores_table(scores))
+    assert lines == ["4 items: mse 1.25e-14, pearson -0.0013, spearman 0.0000"]
+    wider = {"number_format": "float32", "scores": {"mse": 1e-14, "pearson": 0.9}}
+    lines = _printed(precision_table({**scores, "pearson": 0.90001, "wider": wider}))
+    assert [line.split() for line in lines[1:]] == [
+        ["mse", "1.25e-14", "1e-14", "+2.54e-15"],
+        ["pearson", "0.9000", "0.9000", "+0.0000"],
+    ]
+
+
+def test_small_scores_of_two_runs_keep_three_digits() -> None:
+    row = {"first": 2e-14, "second": 1e-14, "difference": -1e-14, "low": -2e-14, "high": 0.0}
+    comparison = {"scores": {"mse": row | {"p_value": 0.01}}, "lost": []}
+    lines = _printed(comparison_table({**comparison, "items": 4, "items_that_differ": 4}))
+    assert lines[1].split() == ["mse", "2e-14", "1e-14", "-1e-14", "-2e-14", "+0", "0.0100"]
 
 
 def test_confusion_table() -> None:

@@ -23,7 +23,9 @@ from heedful.tasks.answers.generated import GeneratedText
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.answers.translations import Translation
 from heedful.tasks.item_scorers.decisions import one_label, several_labels
+from heedful.tasks.item_scorers.numbers import estimates
 from heedful.tasks.item_scorers.texts import generated
+from heedful.tasks.regress import Estimate
 
 
 @pytest.fixture(autouse=True)
@@ -273,6 +275,26 @@ def test_a_lower_error_is_better() -> None:
     )
     assert conclude(("a", "b"), "mse", tested, 9).startswith("b is better than a")
     assert conclude(("a", "b"), "f1", tested, 9).startswith("b is worse than a")
+
+
+def test_small_numbers_are_compared() -> None:
+    records = [
+        Record(text="a", text_pair=None, labels=(f"{number}e-8",), source="f", line=number)
+        for number in range(1, 9)
+    ]
+    results = []
+    for error in (2e-8, 1e-9):
+        answers = [
+            Estimate(value=number * 1e-8 + error, tokens_total=1, tokens_used=1, windows=1)
+            for number in range(1, 9)
+        ]
+        results.append(estimates().results(zip(answers, records, strict=True)))
+    pairing = PairedResults((estimates(), estimates()), "mse")
+    pairing.update(zip(*results, strict=True))
+    assert pairing.items_that_differ == 8
+    found = pairing.compare(("a", "b"), "regress", seed=0)
+    assert found.gained[0].change == pytest.approx(1.9e-8)
+    assert "mse 1e-18 instead of 4e-16, a difference of -3.99e-16" in found.conclusion
 
 
 def test_the_highest_are_kept_in_order() -> None:

@@ -14,6 +14,7 @@ import heedful
 from heedful.cli import run
 from heedful.commands.report import path_of, report_of_folder
 from heedful.errors import UserError
+from heedful.metrics.texts import score_text
 from heedful.pages.language import Language
 
 LARGEST = 400_000
@@ -60,7 +61,7 @@ def test_every_golden_run_is_reported(name: str, tmp_path: Path, english_alone: 
     said = text_of(html)
     for key, value in scores.items():
         if isinstance(value, float) and key != "tokens_per_second":
-            assert f"{key} {value:.4f}" in said, key
+            assert f"{key} {score_text(value)}" in said, key
     assert english_alone <= {"BLEU"}, "chinese.json lacks these"
     assert "All were read completely" in said
     assert "The first answers" in said
@@ -79,6 +80,14 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     after = text_of((tmp_path / "after.html").read_text("utf-8"))
     assert "accuracy 1.0000" in after
     assert "Rows are true labels" in after
+
+
+def test_small_scores_keep_three_digits(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(LATEST / "regress", tmp_path / "run"))
+    scores = {"items": 4, "mse": 1.254e-14, "pearson": 0.00125, "spearman": 0.0}
+    (folder / "metrics.json").write_text(json.dumps(scores), "utf-8")
+    said = text_of(report_of_folder(folder).html)
+    assert "mse 1.25e-14 pearson 0.0013 spearman 0.0000" in said
 
 
 def test_a_run_that_is_still_learning_and_a_single_item(tmp_path: Path) -> None:

@@ -169,6 +169,14 @@ def test_numbers_of_any_size_are_learnt_alike(
     assert [value / scale + 2 for value in found] == pytest.approx(expected, abs=0.01)
 
 
+@pytest.mark.parametrize("value", [2.06074e-7, -0.0123456, 0.25, 1_700_000_000.5])
+def test_numbers_of_any_size_are_written(value: float) -> None:
+    answer = Estimate(value=value, tokens_total=1, tokens_used=1, windows=1)
+    record = Record(text="a", text_pair=None, labels=("2e-7",), source="f", line=1)
+    (result,) = Regress(pairs=False).item_scorer().results([(answer, record)])
+    assert [answer.to_dict()["value"], result.answer] == pytest.approx([value] * 2, rel=1e-9)
+
+
 @pytest.mark.parametrize("deviation", [0.0, -1.0])
 def test_a_damaged_deviation_is_refused(
     numbers: Path, tiny_model: Path, tmp_path: Path, deviation: float

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from heedful.errors import count_of, shorten
 from heedful.metrics.by_label import BY_LABEL, Mistake, mistakes_of, shown_labels
+from heedful.metrics.texts import difference_text, score_text
 
 LARGEST_MATRIX = 10
 """Most labels for a matrix to fit a terminal; above it, the most frequent mistakes are listed."""
@@ -32,7 +33,9 @@ def scores_table(scores: Mapping[str, Any], kept: str = "") -> Group:
             is no table.
         kept: says where the scores of all classes are, after a table that leaves some out.
     """
-    overall = [f"{key} {score:.4f}" for key, score in scores.items() if isinstance(score, float)]
+    overall = [
+        f"{key} {score_text(value)}" for key, value in scores.items() if isinstance(value, float)
+    ]
     line = Text(f"{count_of(scores['items'], 'item')}: {', '.join(overall)}")
     if "per_class" not in scores:
         return Group(line)
@@ -64,8 +67,8 @@ def precision_table(scores: Mapping[str, Any]) -> Group:
     for heading in ("int8", wider["number_format"], "difference"):
         table.add_column(heading, justify="right")
     for name, score in wider["scores"].items():
-        row = (f"{scores[name]:.4f}", f"{score:.4f}", f"{scores[name] - score:+.4f}")
-        table.add_row(name, *row)
+        change = difference_text(scores[name] - score, scores[name], score)
+        table.add_row(name, score_text(scores[name]), score_text(score), change)
     if "answers_changed" not in wider:
         return Group(table)
     line = f"int8 changed {wider['answers_changed']:,} of {scores['items']:,} answers"
@@ -83,9 +86,10 @@ def comparison_table(comparison: Mapping[str, Any]) -> Group:
     for heading in ("first", "second", "difference", "95 % from", "to", "p"):
         table.add_column(heading, justify="right")
     for name, row in comparison["scores"].items():
-        signed = (f"{row[key]:+.4f}" for key in ("difference", "low", "high"))
+        both = row["first"], row["second"]
+        signed = (difference_text(row[key], *both) for key in ("difference", "low", "high"))
         p_value = "<0.0001" if row["p_value"] < 1e-4 else f"{row['p_value']:.4f}"
-        table.add_row(name, f"{row['first']:.4f}", f"{row['second']:.4f}", *signed, p_value)
+        table.add_row(name, *map(score_text, both), *signed, p_value)
     line = f"{comparison['items_that_differ']:,} of {comparison['items']:,} answers differ"
     return Group(table, Text(line), *map(_changed_line, comparison["lost"][:MOST_CHANGED]))
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import UserError, check_known, join_names
-from heedful.item_results import AnyItemScorer, ItemResult
+from heedful.item_results import AnyItemScorer, ItemResult, six_digits
 from heedful.metrics.generation import bleu_tokenizer_signature, paired_tests
 from heedful.metrics.measures import LOWER_IS_BETTER, Statistics
 from heedful.metrics.resampling import differences, mcnemar, point_estimates
+from heedful.metrics.texts import difference_text, score_text
 from heedful.reports.top_k import TopK
 from heedful.task import AnyTask
 
@@ -259,10 +260,14 @@ class PairedResults:
 
 def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -> str:
     """Return the conclusion in one or two sentences."""
+    first, second = tested.first, tested.second
+    difference, low, high = (
+        difference_text(value, first, second)
+        for value in (tested.difference, tested.low, tested.high)
+    )
     details = (
-        f"{metric} {tested.second:.4f} instead of {tested.first:.4f}, a difference of "
-        f"{tested.difference:+.4f} (95 % interval {tested.low:+.4f} to {tested.high:+.4f}, "
-        f"p = {tested.p_value:.2g}, {tested.test})"
+        f"{metric} {score_text(second)} instead of {score_text(first)}, a difference of "
+        f"{difference} (95 % interval {low} to {high}, p = {tested.p_value:.2g}, {tested.test})"
     )
     if tested.p_value < SIGNIFICANT:
         better = (tested.difference < 0) == (metric in LOWER_IS_BETTER)
@@ -274,7 +279,7 @@ def conclude(names: tuple[str, str], metric: str, tested: Verdict, items: int) -
     if not margin:  # for example if no answer differs
         return (
             f"No difference can be detected between {names[0]} and {names[1]}: {metric} is "
-            f"{tested.first:.4f} for both."
+            f"{score_text(first)} for both."
         )
     return (
         f"No difference can be detected between {names[0]} and {names[1]}: {details}. On {items:,} "
@@ -293,7 +298,7 @@ def _changed(first: ItemResult, second: ItemResult, change: float) -> Changed:
         truth=first.truth,
         first=first.answer,
         second=second.answer,
-        change=round(change, 6),
+        change=six_digits(change),
     )
 
 

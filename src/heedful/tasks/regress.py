@@ -16,7 +16,7 @@ from heedful.checkpoints.runs import RECORD, read_record
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
-from heedful.item_results import ItemScorer
+from heedful.item_results import ItemScorer, six_digits
 from heedful.models.model import Model
 from heedful.models.with_head import float32_layers
 from heedful.reading import Record, Text
@@ -69,7 +69,7 @@ class Estimate:
     def to_dict(self, *, everything: bool = False) -> dict[str, Any]:
         """Return the predicted value."""
         return {
-            "value": round(self.value, 6),
+            "value": six_digits(self.value),
             "tokens_total": self.tokens_total,
             "tokens_used": self.tokens_used,
         }

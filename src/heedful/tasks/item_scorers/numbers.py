@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from heedful.item_results import ItemResult, ItemScorer, each
+from heedful.item_results import ItemResult, ItemScorer, each, six_digits
 from heedful.metrics import measures
 from heedful.metrics.measures import Statistics
 from heedful.metrics.neighbours import rank_candidates
@@ -28,7 +28,7 @@ def estimates() -> "ItemScorer[Estimate, Record]":
             where=record.where,
             texts=record.texts,
             truth=truth,
-            answer=round(answer.value, 6),
+            answer=six_digits(answer.value),
             correct=None,
             score=-abs(answer.value - truth),
             confidence=None,
