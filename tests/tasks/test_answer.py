@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -424,6 +425,18 @@ def test_evaluate(trained: Path, questions: Path, capsys: Out) -> None:
     assert scores["unanswerable"] == {"items": 9, "exact_match": 1.0, "f1": 1.0}
     assert scores["best_threshold"]["f1"] == 1
     assert_same_scores(scores, json.loads((trained / "metrics.json").read_text()))
+
+
+def test_a_threshold_lets_a_run_of_unknown_training_data_give_no_answer(
+    trained: Path, questions: Path, tmp_path: Path
+) -> None:
+    run_folder = Path(shutil.copytree(trained, tmp_path / "run"))
+    record = json.loads((run_folder / "heedful.json").read_text())
+    record["goal"]["no_answer"] = None
+    (run_folder / "heedful.json").write_text(json.dumps(record))
+    assert "best_threshold" not in heedful.evaluate(run_folder, questions)
+    scores = heedful.evaluate(run_folder, questions, no_answer_threshold=0.0)
+    assert scores["best_threshold"] == heedful.evaluate(trained, questions)["best_threshold"]
 
 
 def test_predict(trained: Path, tmp_path: Path, capsys: Out) -> None:

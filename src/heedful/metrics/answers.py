@@ -33,7 +33,7 @@ class AnswerScores:
     """
 
     def __init__(self, no_answer: bool = False) -> None:
-        self._no_answer = no_answer
+        self.no_answer = no_answer
         self._answerable: list[bool] = []
         self._answered: list[bool] = []
         self._margins: list[float] = []
@@ -63,12 +63,12 @@ class AnswerScores:
         self._answerable.append(bool(references))
         self._answered.append(answered)
         self._margins.append(margin)
-        options = {"unspaced": unspaced, "no_answer": self._no_answer}
+        options = {"unspaced": unspaced, "no_answer": self.no_answer}
         self._with_answer.append(compare(best, references, **options))
         self._without_answer.append(compare("", references, **options))
         self._unspaced += unspaced
         answer = best if answered else ""
-        self._by_words.append(compare(answer, references, no_answer=self._no_answer))
+        self._by_words.append(compare(answer, references, no_answer=self.no_answer))
 
     def compute(self) -> dict[str, Any]:
         """Return the scores of all questions added so far, ready for JSON.
@@ -100,7 +100,7 @@ class AnswerScores:
         if not answerable.all():
             result["answerable"] = _means(scores[answerable])
             result["unanswerable"] = _means(scores[~answerable])
-        if self._no_answer:
+        if self.no_answer:
             result["best_threshold"] = _best_threshold(
                 np.array(self._margins), with_answer, without_answer
             )

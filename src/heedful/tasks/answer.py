@@ -427,6 +427,8 @@ class SpanAnswerScores:
 
     def update(self, answers: Sequence[SpanAnswer], records: Sequence[Question]) -> None:
         """Add answers to questions with known answers."""
+        # Where the training data are unknown, only the answers say whether a threshold is given.
+        self._scores.no_answer |= any(answer.margin is not None for answer in answers)
         for answer, record in zip(answers, records, strict=True):
             self._scores.update(
                 answer.best,

@@ -99,7 +99,7 @@ def spans(*, no_answer: bool) -> ItemScorer[SpanAnswer, Question]:
     """Score answers to questions by the metrics of SQuAD or CMRC 2018.
 
     Args:
-        no_answer: whether the model may give no answer.
+        no_answer: whether the model may give no answer even if no threshold is given.
     """
 
     def result_of(answer: SpanAnswer, record: Question) -> ItemResult:
@@ -108,7 +108,7 @@ def spans(*, no_answer: bool) -> ItemScorer[SpanAnswer, Question]:
             answer.answer or "",
             truth,
             unspaced=is_unspaced(record.context),
-            no_answer=no_answer,
+            no_answer=no_answer or answer.margin is not None,
         )
         return ItemResult(
             where=record.where,
