@@ -33,3 +33,10 @@ def test_marks() -> None:
 def test_half_of_a_mark(text: str) -> None:
     with pytest.raises(UserError, match=r"a.txt: after line 7 there is '[\[\]]+', half of a mark"):
         list(unmark([_document(text)]))
+
+
+def test_a_long_text_after_an_unclosed_mark() -> None:
+    document = _document("[[Ann]] [[New York " + "word " * 200_000)
+    assert marked_phrases([document]) == ["Ann"]
+    with pytest.raises(UserError, match=r"'\[\[', half of a mark"):
+        list(unmark([document]))

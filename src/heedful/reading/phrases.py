@@ -13,7 +13,8 @@ from heedful.errors import UserError
 from heedful.reading.documents import Document
 from heedful.reading.lines import UTF8, read_files, read_lines
 
-_MARKED = re.compile(r"\[\[([^\[\]]*[^\[\]\s][^\[\]]*)\]\]")
+# Possessive, because backtracking takes quadratic time after an unclosed mark.
+_MARKED = re.compile(r"\[\[(?=\s*+[^\[\]\s])([^\[\]]++)\]\]")
 
 
 def read_phrases(path: Path, encoding: str = UTF8) -> list[str]:
