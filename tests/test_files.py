@@ -82,6 +82,19 @@ def test_what_a_link_points_to_is_replaced_and_the_link_stays(tmp_path: Path) ->
     assert {path.name for path in tmp_path.rglob("*")} == {"disk", "model", "a.txt", "new"}
 
 
+@pytest.mark.parametrize("name", [".", "inner/.."])
+def test_a_folder_without_a_name_of_its_own_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with files.new_folder(Path(name), overwrite=True) as partial:
+        (partial / "new").touch()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert [path.name for path in folder.iterdir()] == ["new"]
+
+
 def test_answers_and_exports_go_where_a_link_points(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -273,7 +273,7 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists; choose another folder or give --overwrite")
-    path = symlink_target(path)
+    path = path.resolve() if path.name in ("", "..") else symlink_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
