@@ -84,6 +84,15 @@ def test_an_empty_cell_of_a_table_is_not_a_missing_column(tmp_path: Path) -> Non
         list(read_choices([path]))
 
 
+def test_columns_of_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {key: [value] for key, value in PLAIN.items()}
+    names = [*columns, "id", "id"]
+    pq.write_table(pa.table([*columns.values(), [1], [2]], names=names), path)
+    with pytest.raises(UserError, match=r"a\.parquet: 2 columns are named 'id'$"):
+        list(read_choices([path]))
+
+
 def test_files_one_after_another_and_compressed(tmp_path: Path) -> None:
     packed = tmp_path / "b.jsonl.gz"
     packed.write_bytes(gzip.compress(json.dumps(LABELLED).encode()))

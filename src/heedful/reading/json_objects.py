@@ -10,7 +10,7 @@ from heedful.errors import UserError, did_you_mean, join_names
 from heedful.files import parse_json, unique_keys
 from heedful.reading.compressed import extension_of
 from heedful.reading.delimited import without_line_end
-from heedful.reading.fields import check_characters, kind_of
+from heedful.reading.fields import check_characters, kind_of, unique
 from heedful.reading.lines import UTF8, read_lines, source_name
 
 MAX_DOCUMENT_BYTES = 2**30
@@ -31,7 +31,8 @@ def read_objects(path: Path, encoding: str = UTF8) -> Iterator[tuple[int, dict[s
     ``data``, or a sequence of objects. Rows of Parquet files are also objects.
 
     Raises:
-        UserError: a value is not an object, or see `heedful.reading.lines.read_lines`.
+        UserError: a value is not an object, several columns of a Parquet file have the same name,
+            or see `heedful.reading.lines.read_lines`.
     """
     source, unit = source_name(path), unit_of(path)
     if extension_of(path) == ".parquet":
@@ -109,6 +110,8 @@ def _table_rows(path: Path) -> Iterator[tuple[int, object]]:
     from heedful.reading import parquet  # lazy import of pyarrow
 
     names = parquet.column_names(path)
+    for name in names:
+        unique(name, str(path), names)
     for number, cells in enumerate(parquet.read_rows(path, names), start=1):
         yield number, dict(zip(names, map(_without_nulls, cells), strict=True))
 
