@@ -141,6 +141,13 @@ def test_what_is_wrong_in_memory_is_named_by_its_row(kind: Any) -> None:
         labels(kind(rows), ColumnSettings(label="name"))
 
 
+def test_a_lone_surrogate_matters_only_where_it_is_read() -> None:
+    rows = [{"text": "ab", "label": "x", "other": "\ud800"}]
+    assert labels(rows, ColumnSettings()) == [("x",)]
+    with pytest.raises(UserError, match=r"^train, row 1, .*: a lone surrogate \(\\ud800\)"):
+        labels(rows, ColumnSettings(label="other"))
+
+
 def test_a_file_of_ones_own_keeps_its_name(tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
     path.write_text('{"text": "a", "label": ""}\n')

@@ -138,7 +138,8 @@ def _content(data: Any, argument: str, read: Collection[str]) -> tuple[bytes, st
             _line(row, f"{argument}, row {row_number}", read)
             for row_number, row in enumerate(data, start=1)
         ]
-        return "".join(f"{line}\n" for line in lines).encode(errors="surrogatepass"), ".jsonl"
+        # A lone surrogate cannot be UTF-8; as \ud800 it is a JSON escape.
+        return "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace"), ".jsonl"
     import pyarrow as pa
 
     if isinstance(data, pa.Table) or _kind(data) == "a pandas.DataFrame":
