@@ -102,6 +102,14 @@ def test_what_there_has_to_be() -> None:
     assert not added.may_contain("a ne w one")
 
 
+def test_many_tokens_that_take_the_spaces_after_them() -> None:
+    special = SpecialTokens(ordinary=("new",), rstrip=frozenset({"new"}))
+    added = AddedTokens(Vocabulary(["[UNK]", "[SEP]", "[PAD]", "[CLS]", "new"], special))
+    count = 500_000
+    ends = [(part.start, part.stop) for part in added.split("new  " * count)]
+    assert ends == [(start, start + 5) for start in range(0, 5 * count, 5)]
+
+
 @pytest.mark.parametrize("family", ["roberta", "albert", "xlm-roberta", "deberta-v2", "big_bird"])
 def test_tokens_that_only_the_old_file_names(tmp_path: Path, family: str) -> None:
     transformers = pytest.importorskip("transformers", reason="needs the reference library")

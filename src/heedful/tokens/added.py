@@ -14,6 +14,7 @@ from heedful.tokens.characters import IN_WORDS, LETTERS, WHITE_SPACE
 from heedful.tokens.vocabulary import Vocabulary
 
 _STRIPPED = "".join(map(chr, WHITE_SPACE))
+_find_spaces = re.compile(f"[{_STRIPPED}]*").match
 
 
 class Part(NamedTuple):
@@ -127,7 +128,10 @@ class AddedTokens:
             if token in special.lstrip:
                 start = last_end + len(text[last_end:start].rstrip(_STRIPPED))
             if token in special.rstrip:
-                stop = part.stop - len(text[stop : part.stop].lstrip(_STRIPPED))
+                # Stripping a slice would copy the rest of the text for each token.
+                spaces = _find_spaces(text, stop, part.stop)
+                assert spaces is not None
+                stop = spaces.end()
             if last_end < start:
                 yield Part(last_end, start, None)
             yield Part(start, stop, token)
