@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import UserError
 from heedful.reading import delimited
-from heedful.reading.delimited import Row, csv_rows, tsv_rows
+from heedful.reading.delimited import Row, csv_rows, delimiter_of, tsv_rows
 
 
 def lines_of(text: str) -> Iterator[str]:
@@ -144,8 +144,10 @@ def test_a_space_beside_quotes_is_told(text: str, line: int) -> None:
 
 
 def test_a_field_may_be_longer_than_the_parser_s_own_limit() -> None:
-    csv.field_size_limit(1000)
     long = "x" * 2000
+    csv.field_size_limit(1000)
+    assert delimiter_of(lines_of(f"{long};lab\n" * 3), header=False) == ";"
+    csv.field_size_limit(1000)
     assert rows_of(f'a,b\n"{long}",{long}\n')[1] == (2, [long, long])
 
 

@@ -86,6 +86,7 @@ def delimiter_of(lines: Iterator[str], *, header: bool = True) -> str:
         lines: the lines of the file.
         header: whether the first line is a header.
     """
+    _raise_field_limit()
     for mark in ",;\t|" if header else ",;\t":
         lines, lookahead = tee(lines)
         reader = csv.reader(_LineBuffer(lookahead), delimiter=mark)
@@ -100,6 +101,11 @@ def delimiter_of(lines: Iterator[str], *, header: bool = True) -> str:
 
 _INSPECTED_ROWS = 20
 """Number of rows to infer the delimiter from, without a header. A single row is not enough."""
+
+
+def _raise_field_limit() -> None:
+    # This limit applies to the whole process, so only raise it. We limit lines and records here.
+    csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
 
 
 def csv_rows(
@@ -124,8 +130,7 @@ def csv_rows(
         UserError: a row does not have as many fields as the first row, with or without its quotes;
             a space is next to the quotes of a field; or a carriage return is outside quotes.
     """
-    # This limit applies to the whole process, so only raise it. We limit lines and records here.
-    csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_RECORD_CHARS))
+    _raise_field_limit()
     buffer = _LineBuffer(lines, start)
     reader = csv.reader(buffer, delimiter=delimiter, strict=True)
     first: _FirstRow | None = None
