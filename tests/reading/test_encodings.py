@@ -180,6 +180,7 @@ def test_what_was_lost_before_is_counted(tmp_path: Path) -> None:
         f"the first: {plain}, line 2"
     )
     assert "has 3 U+FFFD" in (count_damaged([packed, plain]) or "")
+    assert "has 2 U+FFFD" in (count_damaged([plain], "utf-8-sig") or "")
     plain.write_bytes("好\ufffd".encode("gb18030"))
     assert "has 1 U+FFFD" in (count_damaged([plain], "gb18030") or "")
     assert count_damaged([plain]) is None

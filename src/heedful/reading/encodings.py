@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from heedful.reading.compressed import DamagedError, extension_of
-from heedful.reading.lines import UTF8, open_bytes, source_name
+from heedful.reading.lines import UTF8, is_utf8, open_bytes, source_name
 
 REPLACEMENT = "\ufffd"
 
@@ -15,7 +15,8 @@ def count_damaged(paths: Iterable[Path], encoding: str = UTF8) -> str | None:
     Each U+FFFD replaces a character that was lost in an earlier wrong decoding.
     """
     try:
-        mark = REPLACEMENT.encode(encoding)
+        # Python's utf-8-sig would write a byte order mark before it.
+        mark = REPLACEMENT.encode(UTF8 if is_utf8(encoding) else encoding)
     except UnicodeEncodeError:  # the encoding does not have this character
         return None
     count, first = 0, ""
