@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,12 +166,14 @@ def test_narrow_numbers_are_the_decimals_that_were_meant(kind: type) -> None:
     assert labels(several, ColumnSettings()) == [("3.3", "-0.1", "2.0")]
 
 
-@pytest.mark.parametrize(
-    "kind", [pa.float32(), pa.list_(pa.float32()), pa.large_list(pa.float32())]
-)
-def test_narrow_numbers_of_tables_are_so_too(kind: pa.DataType) -> None:
-    scores = [3.3, -0.1, 2.0]
-    column = pa.array(scores if kind == pa.float32() else [[score] for score in scores], kind)
+@pytest.mark.parametrize("narrow", [pa.float16(), pa.float32()])
+@pytest.mark.parametrize("kind", [lambda narrow: narrow, pa.list_, pa.large_list])
+def test_narrow_numbers_of_tables_are_so_too(
+    kind: Callable[[pa.DataType], pa.DataType], narrow: pa.DataType
+) -> None:
+    scores = [*np.array([3.3, -0.1, 2], narrow.to_pandas_dtype())]
+    type_ = kind(narrow)
+    column = pa.array(scores if type_ == narrow else [[score] for score in scores], type_)
     table = pa.table({"text": ["a", "b", "c"], "label": column})
     assert labels(table, ColumnSettings()) == [("3.3",), ("-0.1",), ("2.0",)]
 

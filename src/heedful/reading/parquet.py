@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -49,7 +51,7 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 
 
 def _as_written(column: pa.Array) -> pa.Array:
-    """Return 32-bit floats as their shortest decimals: 3.3, not 3.299999952316284.
+    """Return narrow floats as their shortest decimals: 3.3, not 3.299999952316284.
 
     Decimals become floats, or integers if they have no fraction and fit into 64 bits.
     """
@@ -60,7 +62,17 @@ def _as_written(column: pa.Array) -> pa.Array:
         return column.cast(pa.string()).cast(pa.float64())
     if column.type in (pa.list_(pa.float32()), pa.large_list(pa.float32())):
         return column.cast(pa.list_(pa.string())).cast(pa.list_(pa.float64()))
+    if column.type in (pa.float16(), pa.list_(pa.float16()), pa.large_list(pa.float16())):
+        # Arrow writes these in all digits.
+        return pa.array(map(_shortest, column.to_pylist()))
     return column
+
+
+def _shortest(value: Any) -> Any:
+    """Return a 16-bit float, or a list of them, as 64-bit floats with the shortest decimals."""
+    if isinstance(value, list):
+        return [_shortest(item) for item in value]
+    return None if value is None else float(str(np.float16(value)))
 
 
 def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scalar]) -> list[object]:
