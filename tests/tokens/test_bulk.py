@@ -86,6 +86,15 @@ def test_hard_chunks_stand_in_their_places(options: dict[str, bool]) -> None:
     _assert_same(ours, [*HARD, *texts])
 
 
+@pytest.mark.usefixtures("every_batch")
+@pytest.mark.parametrize("chinese", [False, True])
+def test_an_ideograph_beside_a_token_that_matches_as_a_whole_word(chinese: bool) -> None:
+    special = SpecialTokens(ordinary=("foo",), single_word=frozenset({"foo"}))
+    vocabulary = Vocabulary([*TOKENS, "foo"], special, added=1)
+    tokenizer = BertTokenizer(vocabulary, tokenize_chinese_chars=chinese)
+    _assert_same(tokenizer, ["a 中foo a", "foo中 a", "中 foo 中", "a中foofoo", "a b c d"])
+
+
 def test_where_most_is_hard_arrays_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = BertTokenizer(Vocabulary(TOKENS))
     monkeypatch.setattr(bulk.BulkEncoder, "_with_chunks", None)

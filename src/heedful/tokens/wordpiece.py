@@ -122,10 +122,12 @@ class WordPieceEncoder:
         characters = {*"".join(self._added.ids)}
         self._has_chunks = not any(normalizer.letter(character) == " " for character in characters)
         # The array encoder cuts texts at ideographs first, so it would cut inside added tokens
-        # with ideographs, and it has no support for words that are never split.
+        # with ideographs, or hide them from a token that matches only as a whole word. It has no
+        # support for words that are never split.
         pays = (
             self._has_chunks
             and not normalizer.never_split
+            and not (normalizer.split_ideographs and self._added.need_whole_words)
             and not any(ord(character) in IDEOGRAPHS for character in characters)
         )
         self._bulk = LazyBulkEncoder(self._build_bulk, pays=pays)
