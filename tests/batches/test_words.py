@@ -306,3 +306,9 @@ def test_pieces_that_share_a_character_are_one_word() -> None:
     assert tokenizer.pieces(text).offsets == [(0, 1), (0, 1), (0, 2), (1, 2), (2, 3)]
     _, spans = piece_words(text, tokenizer, "pieces")
     assert spans.tolist() == [[0, 2]] * 4 + [[2, 3]]
+
+
+def test_a_character_of_several_words_joins_them(unigram: Tokenizer) -> None:
+    text = "abﷺ c"  # NFKC makes four words of one character
+    _, spans = piece_words(text, unigram)
+    assert [*dict.fromkeys(map(tuple, spans.tolist()))] == [(0, 3), (4, 5)]

@@ -157,8 +157,9 @@ def _split_words(
     Pieces that share a character belong to one word. The piece of a space that is not in the text
     starts at the next word.
     """
-    changes = word_indices[1:] != word_indices[:-1]
-    seams = zip(spans[:-1, 1].tolist(), spans[1:, 0].tolist(), strict=True)
+    ends = np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
+    changes = (word_indices[1:] != word_indices[:-1]) & (spans[1:, 0] >= ends)
+    seams = zip(ends.tolist(), spans[1:, 0].tolist(), strict=True)
     for index, (end, start) in enumerate(seams):
         if 0 < end <= start and not changes[index]:
             changes[index] = pattern.search(text, end - 1, start + 1) is not None
