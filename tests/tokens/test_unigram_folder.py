@@ -196,10 +196,16 @@ SPLITTERS: list[Any] = [
         {"type": "WhitespaceSplit"},
         {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"},
     ]},
+    {"type": "Sequence", "pretokenizers": [
+        {"type": "WhitespaceSplit"},
+        {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never"},
+    ]},
 ]  # fmt: skip
 NORMALIZERS: list[Any] = [
     None,
     {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"},
+    {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "b"},
     {"type": "Sequence", "normalizers": [{"type": "Nmt"}, {"type": "NFKC"}, {"type": "Lowercase"}]},
     {"type": "Sequence", "normalizers": [
         {"type": "Strip", "strip_left": True, "strip_right": True},

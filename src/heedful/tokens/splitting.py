@@ -57,10 +57,13 @@ class NeedsContextError(Exception):
     """The words of a chunk depend on the text around it."""
 
 
-def _steps(steps: tuple[Step, ...]) -> Steps:
+def _steps(rules: Rules) -> Steps:
     """Separate the steps for white space from the other steps."""
+    steps = rules.steps
     inside = [*steps]
-    joins = bool(inside) and isinstance(inside[-1], JoinSpaces)
+    # Joining spaces into ``▁`` has the same result, unless words end at white space only.
+    spaces = [JoinSpaces(new=" "), *([] if rules.at_white_space else [JoinSpaces(new=WORD_START)])]
+    joins = bool(inside) and inside[-1] in spaces
     if joins:
         inside.pop()
     strips = inside[-1:] == [Strip(left=False, right=True)]
@@ -95,7 +98,7 @@ class Splitter:
         self._whole = Rewriting(rules.steps)
         self.added = AddedTokens(vocabulary, self._whole.text)
         self._late = bool(vocabulary.special.normalized & self.added.ids.keys())
-        steps = _steps(rules.steps)
+        steps = _steps(rules)
         self._joins, self._strips, self._trims = steps.joins, steps.strips, steps.trims
         self._in_chunk = Rewriting(steps.inside)
         self._has_chunks = (
