@@ -231,6 +231,7 @@ def _lowercase(value: bool) -> dict[str, Any]:
         ({"tokenizer_config": {"additional_special_tokens": "abc"}}, "'abc' is a str"),
         ({"tokenizer_config": {"additional_special_tokens": [3]}}, "special token 3: must be text"),
         ({"added_tokens": {"a": "5"}}, "'a' has the id '5'"),
+        ({"added_tokens": {"a": {"content": "b"}}}, r"'a' has the id \{'content': 'b'\}"),
         ({"tokenizer": {"model": "WordPiece"}}, "model 'WordPiece' is a str"),
         ({"tokenizer": {"added_tokens": ["a"]}}, "added token None is 'a'"),
         ({"tokenizer": {"model": {"type": "WordPiece", "vocab": ["a"]}}}, "vocab .* is a list"),

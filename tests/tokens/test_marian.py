@@ -251,6 +251,15 @@ def test_added_tokens_are_refused(tmp_path: Path) -> None:
         TranslationTokenizer.from_pretrained(made)
 
 
+@pytest.mark.parametrize("told", [[1], 5])
+def test_added_tokens_of_another_type_are_refused(tmp_path: Path, told: Any) -> None:
+    made = _write(tmp_path / "opus-mt")
+    config = json.loads((made / "tokenizer_config.json").read_text())
+    (made / "tokenizer_config.json").write_text(json.dumps(config | {"added_tokens_decoder": told}))
+    with pytest.raises(UserError, match=r"added_tokens_decoder (\[1\] is a list|5 is a int)$"):
+        TranslationTokenizer.from_pretrained(made)
+
+
 @pytest.mark.filterwarnings("ignore:Recommended")
 @pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
 def test_the_reference_reads_what_we_learn(tmp_path: Path, separate: bool) -> None:

@@ -304,9 +304,9 @@ def _added_tokens(
     added = dict(_added_token(*entry) for entry in entries)
     non_special = [entry["content"] for _, _, entry in entries if not entry.get("special", False)]
     for token, token_id in files.added.items():
-        is_known = token in special or added.get(token_id) == token
         if type(token_id) is not int:
             raise UserError(f"{files.folder / ADDED}: {token!r} has the id {token_id!r}")
+        is_known = token in special or added.get(token_id) == token
         added[token_id] = token
         non_special += [] if is_known else [token]
     return added, list(dict.fromkeys(non_special))

@@ -17,7 +17,7 @@ from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import ADDITIONAL
-from heedful.tokens.folder import content_of, read_files
+from heedful.tokens.folder import checked_value, content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
 from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
 from heedful.tokens.vocabulary import read_ids
@@ -138,7 +138,8 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
         UserError: an added token is neither special nor a language code.
     """
     files = read_files(folder)
-    entries = [*(files.config.get("added_tokens_decoder") or {}).values()]
+    decoder = checked_value(files.config_path, files.config, "added_tokens_decoder", (dict,)) or {}
+    entries = [*decoder.values()]
     entries += [
         *(files.config.get(ADDITIONAL) or ()),
         *(files.special.get(ADDITIONAL) or ()),
