@@ -92,6 +92,13 @@ def test_what_is_not_in_the_encoding_is_placed(tmp_path: Path) -> None:
         list(read_lines(path, encoding="gb18030"))
 
 
+def test_a_nul_that_is_no_byte_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"ok\na +AAA- b\n")
+    with pytest.raises(UserError, match=r"a\.txt, line 2: a character is NUL; this is not a text"):
+        list(read_lines(path, encoding="utf-7"))
+
+
 CONTEXT = "北京是首都"
 QUESTION = {"question": "哪里？", "context": CONTEXT, "answers": [{"text": "北京", "start": 0}]}
 

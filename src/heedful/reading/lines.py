@@ -141,9 +141,10 @@ def read_lines(
                     if not line:
                         continue
                 if "\0" in line:
-                    nul = raw.index(b"\0") + 1
+                    nul = raw.find(b"\0") + 1  # 0 in UTF-7, which writes it in ASCII
+                    place = f"byte {nul}" if nul else "a character"
                     raise UserError(
-                        f"{source}, line {number}: byte {nul} is NUL; this is not a text file"
+                        f"{source}, line {number}: {place} is NUL; this is not a text file"
                         f"{_format_hint(start)}"
                     )
                 yield line
