@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -301,3 +302,29 @@ def test_what_the_new_run_reads_is_not_overwritten(tmp_path: Path, key: str) -> 
         with pytest.raises(UserError, match="is read from there; choose another name"):
             check_run(asked, reading(path))
     assert check_run(asked, reading(beside))
+
+
+def test_a_finished_run_outlives_what_cannot_take_its_place(
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Path(shutil.copytree(LATEST / "classify", tmp_path / "run"))
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    words = ["train", "classify", "--model", str(tiny_model), "--steps", "1", "--overwrite"]
+    words += ["--train", str(LATEST / "data/classify.csv"), "--out", str(run)]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        assert cli.run([*words, "--tensorboard"]) == 2
+    assert "curves in TensorBoard need tensorboard: pip" in capsys.readouterr().err
+
+    def refuse(*_: object) -> None:
+        raise UserError("no such training")
+
+    monkeypatch.setattr(run_module, "trained", refuse)  # after all the data is prepared
+    assert cli.run(words) == 2
+    assert capsys.readouterr().err.endswith("heedful: no such training\n")
+    after = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert after == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

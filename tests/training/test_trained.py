@@ -9,9 +9,14 @@ import torch
 
 from heedful.errors import UserError
 from heedful.settings import TrainSettings
-from heedful.task import Start
+from heedful.task import Recipe, Start
 from heedful.training import ranks
 from heedful.training.trained import trained
+
+
+def recipe_of(objective: str, *, shard: bool = False) -> Recipe:
+    options = SimpleNamespace(objective=objective)
+    return cast(Recipe, SimpleNamespace(options=options, training=TrainSettings(shard=shard)))
 
 
 def test_a_model_that_is_called_in_passes_is_not_divided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +24,8 @@ def test_a_model_that_is_called_in_passes_is_not_divided(monkeypatch: pytest.Mon
     start = cast(Start, SimpleNamespace(model=SimpleNamespace(supports_checkpointing=False)))
     device = torch.device("cpu")
     with pytest.raises(UserError, match=r"--objective plm .* leave out --shard"):
-        trained(start, TrainSettings(shard=True), device, in_passes=True)
-    whole, same = trained(start, TrainSettings(), torch.device("cuda"), in_passes=True)
+        trained(start, recipe_of("plm", shard=True), device)
+    whole, same = trained(start, recipe_of("plm"), torch.device("cuda"))
     assert whole.exchange is None
     assert same is start
 
@@ -33,4 +38,4 @@ def test_a_torch_that_cannot_save_the_parts_is_named(monkeypatch: pytest.MonkeyP
     for module in (None, older):
         monkeypatch.setitem(sys.modules, name, module)
         with pytest.raises(UserError, match=r"--shard: torch .* cannot save the parts .*; update"):
-            trained(start, TrainSettings(shard=True), torch.device("cpu"), in_passes=False)
+            trained(start, recipe_of("mlm", shard=True), torch.device("cpu"))

@@ -8,6 +8,7 @@ from typing import Any
 
 from heedful.checkpoints import runs
 from heedful.extras import missing
+from heedful.settings import TrainSettings
 from heedful.training import ranks
 from heedful.training.loop import StepResult
 
@@ -32,6 +33,16 @@ def scores_row(scores: dict[str, Any]) -> dict[str, object]:
     return {"dev": {name: value for name, value in scores.items() if _is_number(value)}}
 
 
+def check_log(training: TrainSettings) -> None:
+    """Check that what is requested can be logged, before anything is written.
+
+    Raises:
+        UserError: TensorBoard is requested but not installed.
+    """
+    if training.tensorboard:
+        _summary_writer()
+
+
 @contextmanager
 def metrics_log(run: Path, tensorboard: bool, done: int) -> Iterator[Log]:
     """Yield a function that adds a row to ``metrics.jsonl`` and, optionally, to TensorBoard.
@@ -43,11 +54,7 @@ def metrics_log(run: Path, tensorboard: bool, done: int) -> Iterator[Log]:
     """
     writer = None
     if tensorboard and ranks.is_first():
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise missing("tensorboard") from None
-        writer = SummaryWriter(log_dir=str(run / "tensorboard"), purge_step=done + 1)
+        writer = _summary_writer()(log_dir=str(run / "tensorboard"), purge_step=done + 1)
 
     def log(step: int, row: dict[str, Any]) -> None:
         if not ranks.is_first():
@@ -64,6 +71,15 @@ def metrics_log(run: Path, tensorboard: bool, done: int) -> Iterator[Log]:
     finally:
         if writer:
             writer.close()
+
+
+def _summary_writer() -> Any:
+    """Return the class that writes TensorBoard event files."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise missing("tensorboard") from None
+    return SummaryWriter
 
 
 def _is_number(value: object) -> bool:

@@ -18,6 +18,7 @@ from heedful.task import AnyTask
 from heedful.training import ranks
 from heedful.training.examples import Examples
 from heedful.training.progress import counted
+from heedful.training.stream import Stream
 
 CHOSEN = "pruned_heads.json"
 """File with the pruned heads: a resumed run removes the same heads without measuring again."""
@@ -56,7 +57,7 @@ def check_prunable(model: Model, run: Path) -> None:
         )
 
 
-def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Path) -> str:
+def prune(model: Model, task: AnyTask, examples: Examples | Stream, share: float, run: Path) -> str:
     """Prune the heads with the least importance for the loss (Michel et al. 2019).
 
     Args:
@@ -72,6 +73,7 @@ def prune(model: Model, task: AnyTask, examples: Examples, share: float, run: Pa
     Raises:
         UserError: so many heads cannot be removed.
     """
+    assert isinstance(examples, Examples)  # only tasks with answers are pruned
     shapes = model.head_masks()
     num_heads = sum(blocks * heads for blocks, heads in shapes.values())
     if (run / CHOSEN).is_file():

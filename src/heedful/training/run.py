@@ -50,6 +50,7 @@ from heedful.training.ema import MovingAverage
 from heedful.training.examples import Examples
 from heedful.training.fit import Outcome, Run, fit
 from heedful.training.gradients import NarrowWeights
+from heedful.training.log import check_log
 from heedful.training.loop import TrainingSetup
 from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
@@ -104,6 +105,7 @@ def train(
     with ExitStack() as stack:
         with ranks.failing_together():
             if ranks.is_first():
+                check_log(recipe.training)
                 stack.enter_context(held(out))
         check_run(recipe.run, record)  # again: another training may have used the folder meanwhile
         ranks.check_same(shared_facts(record))
@@ -120,17 +122,16 @@ def train(
                         recipe = targets_of(task, recipe, say)
                 task, start, examples = _examples(task, recipe, start, folder, say)
                 if data.prune is not None:
-                    assert isinstance(examples, Examples)  # only tasks with answers are pruned
                     with ranks.first_before_others():
                         say(prune(start.model, task, examples, data.prune, out))
+                _say_notes(start, recipe, record, say)
+                ranks.send_weights(start.model)
+                wrapped, start = trained(start, recipe, device)
+                record = _record(kind, original_recipe, task=task, max_length=start.max_length)
+                scorer = partial(_score, score, start, record, dev) if dev else None
+                run = _run(wrapped, lessons, task, recipe, start, examples, record, scorer, say)
             if ranks.is_first():
                 forget_old(out)
-            _say_notes(start, recipe, record, say)
-            ranks.send_weights(start.model)
-            wrapped, start = trained(start, recipe.training, device, in_passes=_in_passes(recipe))
-            record = _record(kind, original_recipe, task=task, max_length=start.max_length)
-            scorer = partial(_score, score, start, record, dev) if dev else None
-            run = _run(wrapped, lessons or task, task, recipe, start, examples, record, scorer, say)
             say(task.model_card())
             say(_summary(run, examples, device))
             outcome = fit(run)
@@ -142,11 +143,6 @@ def _say_notes(start: Start, recipe: Recipe, record: RunRecord, say: Say) -> Non
     """Say what may spoil the result, once all errors are ruled out."""
     say_shared_files(record, say)
     say_if_untrained(start.model, recipe, say)
-
-
-def _in_passes(recipe: Recipe) -> bool:
-    """Return whether the ranks may call the model different numbers of times in a step."""
-    return getattr(recipe.options, "objective", None) == "plm"
 
 
 def _summary(run: Run, examples: Examples | Stream, device: torch.device) -> str:
@@ -348,7 +344,7 @@ def _score(
 
 def _run(
     wrapped: Trained,
-    objective: AnyTask | Distillation,
+    lessons: Distillation | None,
     task: AnyTask,
     recipe: Recipe,
     start: Start,
@@ -379,8 +375,8 @@ def _run(
         ),
         plan_epoch=examples.plan,
         load_batch=partial(_fetch, examples),
-        loss=objective.loss,
-        loss_divisor=objective.loss_divisor,
+        loss=(lessons or task).loss,
+        loss_divisor=(lessons or task).loss_divisor,
         before_backward=wrapped.exchange,
         lr_factor=schedule(training.schedule, total_steps=total_steps, warmup=training.warmup),
         epoch_of=examples.epoch_of if isinstance(examples, Stream) else int,

@@ -11,7 +11,7 @@ import torch
 from heedful.errors import UserError
 from heedful.models.model import Model
 from heedful.settings import TrainSettings
-from heedful.task import Start
+from heedful.task import Recipe, Start
 from heedful.training import ranks
 from heedful.training.device import choose_precision
 
@@ -36,23 +36,20 @@ def in_parts(training: TrainSettings) -> bool:
     return training.shard and ranks.size() > 1
 
 
-def trained(
-    start: Start, training: TrainSettings, device: torch.device, *, in_passes: bool
-) -> tuple[Trained, Start]:
+def trained(start: Start, recipe: Recipe, device: torch.device) -> tuple[Trained, Start]:
     """Return the model to train, and a start with the model to evaluate and save.
 
     They are the same model unless torch shards or replicates it.
 
     Args:
         start: the start. Its model is the same on all ranks.
-        training: the training settings.
+        recipe: the training settings and the task's options.
         device: the device to train on.
-        in_passes: whether the ranks may call the model different numbers of times in a step. Torch
-            waits for all ranks at each block, so it would then wait forever.
 
     Raises:
         UserError: sharding was requested but is not possible.
     """
+    training, in_passes = recipe.training, _in_passes(recipe)
     if in_parts(training) and in_passes:
         raise UserError(
             "--shard: with --objective plm the processes read different numbers of segments, so "
@@ -79,6 +76,14 @@ def trained(
         whole=partial(sharding.whole, model, empty),
     )
     return divided, replace(start, model=empty)
+
+
+def _in_passes(recipe: Recipe) -> bool:
+    """Return whether the ranks may call the model different numbers of times in a step.
+
+    Torch waits for all ranks at each block, so it would then wait forever.
+    """
+    return getattr(recipe.options, "objective", None) == "plm"
 
 
 def _can_save_parts() -> bool:
