@@ -172,6 +172,28 @@ def test_a_tiny_albert_keeps_shared_weights_once(
     assert run(pair).next_sentence == pytest.approx(before, abs=1e-4)
 
 
+def test_texts_in_one_row_are_scored_where_positions_start_above_0(
+    onnxruntime: ModuleType, golden: Path, tmp_path: Path
+) -> None:
+    write_folder("roberta", tmp_path / "model", num_hidden_layers=1)
+    data, run, out = golden / "data" / "pretrain.txt", tmp_path / "run", tmp_path / "onnx"
+    heedful.train(
+        "pretrain",
+        train=data,
+        out=run,
+        model=str(tmp_path / "model"),
+        objective="mlm",
+        max_length=24,
+        steps=1,
+    )
+    export(run, out, "onnx")
+    predictor = Predictor.load(run, PredictSettings(precision="fp32"))
+    ours = scores_of(predictor, [data], ColumnSettings(), print)
+    predictor.model = open_exported(run, out, "onnx")
+    theirs = scores_of(predictor, [data], ColumnSettings(), print)
+    assert theirs == pytest.approx(ours, abs=1e-4, rel=1e-4)
+
+
 HEADS: dict[Head, tuple[str, dict[str, Any]]] = {
     "span": ("answer", {}),
     "choice": ("choose", {}),

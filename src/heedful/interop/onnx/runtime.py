@@ -182,11 +182,12 @@ class _Apart:
         Args:
             ids: shape (B, S).
             attention_mask: one row per query. Shape (B, S, S).
-            position_ids: 0 at the start of each text. Shape (B, S).
+            position_ids: at the start of each text the same first position, which is not 0 in
+                every family. Shape (B, S).
         """
         assert attention_mask is not None
         real = attention_mask.diagonal(dim1=1, dim2=2)  # (B, S): no padding attends to itself
-        starts = (position_ids.flatten() == 0).nonzero().squeeze(1)
+        starts = (position_ids.flatten() == position_ids[0, 0]).nonzero().squeeze(1)
         texts = [*torch.tensor_split(torch.stack([ids.flatten(), real.flatten()], 1), starts[1:])]
         padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)  # (N, T, 2)
         inside = nn.utils.rnn.pad_sequence([text[:, 0] * 0 + 1 for text in texts], True).bool()
