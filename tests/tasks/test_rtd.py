@@ -388,3 +388,17 @@ def test_an_export_is_scored_with_the_generator_of_the_run(
     scores = heedful.evaluate(learnt, books, precision="fp32")
     for name in ("rtd_accuracy", "rtd_recall", "masked_accuracy"):
         assert changes[name]["model"] == pytest.approx(scores[name])
+
+
+def test_an_export_finds_replaced_words_without_a_generator(
+    learnt: Path, books: Path, tmp_path: Path, capsys: Out
+) -> None:
+    pytest.importorskip("transformers", reason="needs the extra [hf]")
+    out, text = str(tmp_path / "hf"), "the apple is green ."
+    assert run(["export", str(learnt), "--to", out, "--format", "hf"]) == 0
+    ours, theirs = (heedful.load(folder, precision="fp32")(text) for folder in (learnt, out))
+    assert same(theirs.to_dict(everything=True), ours.to_dict(everything=True))
+    for words in (["evaluate", out], ["explain", out, "--heads"]):
+        capsys.readouterr()
+        assert run([*words, "--data", str(books)]) == 2
+        assert "there is no generator/, which exports leave out" in capsys.readouterr().err

@@ -30,6 +30,7 @@ from heedful.models import FAMILIES
 from heedful.models.loading import load_model
 from heedful.models.model import Model
 from heedful.models.pair import GENERATOR, GeneratorDiscriminatorPair, PairOutput
+from heedful.models.with_head import ModelWithHead
 from heedful.reading import Record
 from heedful.settings import DataSettings, PredictSettings
 from heedful.sources import resolve
@@ -93,11 +94,12 @@ class GeneratorDiscriminator:
         )
 
     def reload(self, folder: Path) -> Model:
-        """Load both from a finished run."""
+        """Load both from a finished run; from an export, which has no generator, only one."""
+        discriminator: ModelWithHead = load_model(folder, head="replaced", memory_map=True)
+        if not (folder / GENERATOR).is_dir():
+            return discriminator
         generator = load_model(folder / GENERATOR, head="masked_lm", memory_map=True)
-        return GeneratorDiscriminatorPair(
-            load_model(folder, head="replaced", memory_map=True), generator, learns=False
-        )
+        return GeneratorDiscriminatorPair(discriminator, generator, learns=False)
 
     def write_beside(self, start: Start, folder: Path) -> None:
         """Save a copy of the tokenizer for the generator."""
@@ -207,7 +209,7 @@ class ReplacedTokens:
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed generator loss and the weighted discriminator loss. Shape (2,)."""
-        output: PairOutput = forward(**batch.inputs)
+        output = _outputs(forward, batch)
         generator = losses.cross_entropy(output.prediction_logits, batch.targets["tokens"])[0]
         real, labels = batch.targets["real"], were_replaced(output, batch)
         tokens = nonzero_indices(real, real.device)
@@ -225,7 +227,7 @@ class ReplacedTokens:
 
         Shape (B, 8).
         """
-        output: PairOutput = model(**batch.inputs)
+        output = _outputs(model, batch)
         real, labels = batch.targets["real"], were_replaced(output, batch)
         flagged = (output.logits > 0) & real
         counts = [real, (flagged == labels) & real, labels, flagged, flagged & labels]
@@ -260,6 +262,21 @@ class ReplacedTokens:
     def model_card(self, masked: str) -> str:
         """Describe the run for its model card."""
         return f"Detects replaced words in a text; trained by masking {masked}."
+
+
+def _outputs(forward: Forward, batch: Batch) -> PairOutput:
+    """Return the outputs of both models.
+
+    Raises:
+        UserError: there is no generator.
+    """
+    if isinstance(getattr(forward, "func", forward), ModelWithHead):
+        raise UserError(
+            "objective rtd is scored with words that a generator puts in, but there is no "
+            f"{GENERATOR}/, which exports leave out: give the run itself"
+        )
+    output: PairOutput = forward(**batch.inputs)
+    return output
 
 
 def were_replaced(output: PairOutput, batch: Batch) -> Tensor:
