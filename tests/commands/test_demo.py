@@ -1,10 +1,12 @@
 """The demo from the first line to the last, with a tiny model and two steps."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from tests.golden.copies import LATEST
 
 from heedful.cli import run
 from heedful.commands import demo
@@ -34,6 +36,10 @@ def test_the_demo_runs_anywhere(
     assert Path("runs/demo/attention.png").exists() == with_pictures
     assert said[-1].startswith("Next: heedful predict runs/demo ")
     assert json.loads(Path("runs/demo/metrics.json").read_text())["items"] == 151
+    if with_pictures:
+        before = Path("runs/demo/manifest.json").stat().st_mtime_ns
+        assert run(["demo", "--out", "runs/demo"]) == 0
+        assert Path("runs/demo/manifest.json").stat().st_mtime_ns > before
 
 
 def test_what_the_demo_needs_is_named_before_it_starts(
@@ -42,3 +48,15 @@ def test_what_the_demo_needs_is_named_before_it_starts(
     (tmp_path / "train.csv").touch()
     assert run(["demo", "--out", str(tmp_path / "run"), "--data", str(tmp_path)]) == 2
     assert capsys.readouterr().err == f"heedful: --data {tmp_path}: no test.csv in it\n"
+
+
+@pytest.mark.parametrize("name", ["classify", "tag"])
+def test_a_run_that_is_no_demo_is_not_replaced(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = Path(shutil.copytree(LATEST / name, tmp_path / "mine"))
+    before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
+    assert run(["demo", "--out", str(out)]) == 2
+    error = f"heedful: --out {out} holds a run that is no demo on {demo.TICKETS}; give another"
+    assert capsys.readouterr().err == f"{error} folder\n"
+    assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before

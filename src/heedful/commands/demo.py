@@ -5,11 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from heedful.checkpoints.runs import RECORD, read_record
 from heedful.commands.evaluate import evaluate
 from heedful.commands.train import train
 from heedful.errors import UserError, shell_word
 from heedful.explanations.explaining import explain_record
 from heedful.explanations.pictures import save_picture
+from heedful.files import sha256
 from heedful.metrics import confusion_table, scores_table
 from heedful.predictor import Predictor
 from heedful.settings import (
@@ -43,7 +45,7 @@ def run_demo(
     """Train and evaluate a model, classify a few new tickets and draw an explanation.
 
     Args:
-        out: run folder to create or replace.
+        out: run folder to create; may be that of an earlier demo, which is replaced.
         data: folder with ``train.csv`` and ``test.csv``, with the columns ``text`` and ``label``.
         say: called with a message for each step.
         show: called with each table of scores.
@@ -52,11 +54,15 @@ def run_demo(
         The scores on ``test.csv``.
 
     Raises:
-        UserError: a file is missing, or the model to start from is not installed.
+        UserError: a file is missing, the model to start from is not installed, or ``out`` is in
+            use.
     """
     for name in ("train.csv", "test.csv"):
         if not (data / name).is_file():
             raise UserError(f"--data {data}: no {name} in it")
+    overwrite = (out / RECORD).is_file()
+    if overwrite and not _is_demo(out, data):
+        raise UserError(f"--out {out} holds a run that is no demo on {data}; give another folder")
     columns, settings = ColumnSettings(), DataSettings(train=[data / "train.csv"])
     resolve(settings.model)
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")
@@ -66,7 +72,7 @@ def run_demo(
         options=ClassifySettings(),
         columns=columns,
         training=TRAINING,
-        run=RunSettings(out=out, overwrite=out.exists()),
+        run=RunSettings(out=out, overwrite=overwrite),
     )
     train("classify", recipe, say=say)
     say(f"   trained in {time.monotonic() - started:.0f} s; the run folder is {out}")
@@ -92,3 +98,10 @@ def run_demo(
     run = shell_word(str(out))
     say(f'Next: heedful predict {run} "your own text", or train on your own CSV (--help tells how)')
     return scores
+
+
+def _is_demo(run: Path, data: Path) -> bool:
+    """Return whether a run classifies and was trained on the data of the demo."""
+    record = read_record(run)
+    digests = [item["sha256"] for item in record.data]
+    return record.task == "classify" and digests == [sha256(data / "train.csv")]
