@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ from tests.alike import assert_same_scores
 from tests.tiny_folders import write_folder
 
 import heedful
+from heedful import files
+from heedful.checkpoints.runs import RECORD, read_record
 from heedful.cli import run
 from heedful.errors import UserError
+from heedful.interop.exported import write_record
 from heedful.reading import Record
 from heedful.tasks.regress import Estimate, Regress
 
@@ -103,18 +108,23 @@ def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, ca
 
 
 def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
-    """From a run, from some layers of a teacher, and with pruned heads."""
+    """From a run, from some layers of a teacher, from an export, and with pruned heads."""
     write_folder("bert", tmp_path / "model", num_hidden_layers=2)
     still: dict[str, Any] = {"learning_rate": 1e-12, "head_learning_rate": 1e-12, "steps": 1}
     options: dict[str, Any] = {"text": "first", "label": "score", "precision": "fp32"}
     first, base = tmp_path / "first", str(tmp_path / "model")
     heedful.train("regress", train=numbers, model=base, out=first, epochs=2, **options)
     output = load_file(first / "model.safetensors")
+    shutil.copytree(first, tmp_path / "hf")  # as `export --format hf` writes it
+    write_record(read_record(first), tmp_path / "hf")
+    (tmp_path / "hf" / RECORD).unlink()
     changed = tmp_path / "higher.csv"
     changed.write_text("first,score\na,3\nb,1\n")
     for name, more in {
         "on": {"model": str(first)},
         "smaller": {"teacher": first, "student_layers": 1},
+        "exported": {"model": str(tmp_path / "hf")},
+        "smaller-exported": {"teacher": tmp_path / "hf", "student_layers": 1},
         "pruned": {"model": str(first), "prune": 0.25},
     }.items():
         out = tmp_path / name
@@ -135,6 +145,20 @@ def test_an_output_for_numbers_of_another_size_starts_afresh(
     heedful.train("regress", train=larger, model=str(first), out=second, **options)
     bias = load_file(second / "model.safetensors")["classifier.bias"]
     assert bias.tolist() == pytest.approx([1000], abs=0.1)
+
+
+def test_a_run_that_is_not_finished_is_named(
+    numbers: Path, tiny_model: Path, tmp_path: Path, capsys: Out
+) -> None:
+    out = tmp_path / "first"
+    assert train(tiny_model, numbers, out, "--max-minutes", "1e-9") == 0
+    record = read_record(out)
+    files.write_json(out / RECORD, asdict(record) | {"goal": {}})  # as before the end
+    for name in ("config.json", "model.safetensors", "manifest.json"):
+        (out / name).unlink()
+    capsys.readouterr()
+    assert train(out, numbers, tmp_path / "second") == 2
+    assert "config.json" in capsys.readouterr().err
 
 
 def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> None:

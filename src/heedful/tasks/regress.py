@@ -16,6 +16,7 @@ from heedful.checkpoints.runs import RECORD, read_record
 from heedful.distillation import DistillationLoss
 from heedful.errors import UserError
 from heedful.explanation_target import Answered, ExplanationTarget
+from heedful.interop import exported
 from heedful.item_results import ItemScorer, six_digits
 from heedful.models.model import Model
 from heedful.models.with_head import float32_layers
@@ -178,16 +179,15 @@ class Regress(Task[Record, Tensor, Estimate]):
         return replace(start, target_scale=self.target_scale)
 
     def _is_learnt_in(self, folder: Path) -> bool:
-        """Return whether a folder is a run trained on targets of the same scale."""
-        if not (folder / RECORD).is_file():
+        """Return whether a folder is a run, or its export, trained on targets of the same scale."""
+        is_run = (folder / RECORD).is_file()
+        record = read_record(folder) if is_run else exported.read_record(folder)
+        if record is None or record.task != self.name:
             return False
-        record = read_record(folder)
-        if record.task != self.name:
-            return False
-        theirs, ours = (
-            [float(goal[key]) for key in ("lowest", "mean", "highest")]
-            for goal in (record.goal, asdict(self))
-        )
+        keys = ("lowest", "mean", "highest")
+        if not all(isinstance(record.goal.get(key), int | float) for key in keys):
+            return False  # an unfinished run
+        theirs, ours = ([float(goal[key]) for key in keys] for goal in (record.goal, asdict(self)))
         return theirs[0] <= ours[1] <= theirs[2] and ours[0] <= theirs[1] <= ours[2]
 
     def stores(
