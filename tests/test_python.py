@@ -211,6 +211,10 @@ LONG = "x" * 5000
         (lambda: heedful.train("classify", train=ROWS, out=None), "out is None: expected a path"),
         (lambda: heedful.train("classify", train=ROWS, out=""), "out is empty: expected a path"),
         (lambda: heedful.train("classify", train=ROWS, out=LONG), "out 'x{49}…x{50}': .* too lo"),
+        (
+            lambda: heedful.train("classify", train=ROWS, out="run", teacher=""),
+            "teacher is empty: expected a path",
+        ),
         (lambda: heedful.train(None, train=ROWS, out="run"), "task is None: expected text"),
         (lambda: heedful.train([], train=ROWS, out="run"), r"task is \[\]: expected text"),
         (lambda: heedful.train("nosuch", train=ROWS, out="run"), "unknown task 'nosuch'; allowed"),
@@ -349,6 +353,9 @@ def test_a_path_may_begin_with_the_home(
     )
     assert sorted(os.listdir(tmp_path)) == ["model", "rows.jsonl", "run"]
     assert heedful.load("~/run").name == "run"
+    options: dict[str, Any] = {"model": "~/model", "steps": 1, "say": lambda _: None}
+    heedful.train("classify", train="~/rows.jsonl", teacher="~/run", out="~/two", **options)
+    assert "~" not in os.listdir(tmp_path)
 
 
 def test_the_name_that_was_meant_is_told() -> None:

@@ -188,7 +188,7 @@ def test_help_shows_square_brackets_as_they_are(capsys: pytest.CaptureFixture[st
     assert "default: phrases marked [[like this]] in" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("option", ["--out", "--train", "--dev", "--model"])
+@pytest.mark.parametrize("option", ["--out", "--train", "--dev", "--model", "--teacher"])
 def test_an_empty_path_is_no_folder(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     for words in ([option, ""], [f"{option}="]):
         assert run(["train", "classify", *words]) == EXIT_USER_ERROR
@@ -229,6 +229,8 @@ def test_a_path_may_begin_with_the_home_folder(
     recipe = parse("--config", config, "--dev=~/two.csv", "--model", "~/bert")
     assert recipe.data.dev == [tmp_path / "two.csv"]
     assert str(recipe.data.model) == str(tmp_path / "bert")
+    recipe = parse("--train", "d.csv", "--teacher=~/taught")
+    assert recipe.teaching.teacher == tmp_path / "taught"
 
 
 def test_text_of_a_terminal_that_is_not_utf8_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

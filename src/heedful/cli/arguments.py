@@ -60,8 +60,9 @@ def check_paths(options: list[str]) -> None:
 
 
 _PATHS = {
-    *("--config", "--data", "--dev", "--input", "--model", "--out"),
-    *("--picture", "--predictions", "--to", "--train"),
+    *("--against", "--api-key-file", "--config", "--context-file", "--corpus", "--data", "--dev"),
+    *("--input", "--model", "--n-best", "--out", "--phrases", "--picture", "--predictions"),
+    *("--results", "--teacher", "--to", "--train", "--vocabulary"),
 }
 """Options that name files or folders."""
 

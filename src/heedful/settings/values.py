@@ -45,7 +45,9 @@ def checked_value(name: str, value: Any, hint: Any) -> Any:
         shown = shorten(repr(value), MAX_NAME_LENGTH)
         raise UserError(f"{name} is {shown}: expected {_words(hint)}")
     if Path in (hint, *parts) and isinstance(value, str | os.PathLike):
-        return Path(value)
+        if value == "":  # Path("") would be the current folder
+            raise UserError(f"{name} is empty: expected a path")
+        return Path(os.path.expanduser(value))  # otherwise a folder named ~ would be created
     return value
 
 
