@@ -108,6 +108,11 @@ def test_a_model_that_has_not_learnt_the_task_is_refused(
         assert train(model, data, tmp_path / "pruned", "--prune", "0.25") == 2
         assert "but this model has a new head: train it without" in capsys.readouterr().err
         assert not (tmp_path / "pruned").exists()
+    out = tmp_path / "pruned"
+    assert train(trained, colours, out, "--prune", "0.25", "--steps", "1") == 0
+    capsys.readouterr()
+    assert train(tiny_model, colours, out, "--prune", "0.25", "--overwrite") == 2
+    assert "but this model has a new head: train it without" in capsys.readouterr().err
 
 
 def test_what_writes_on_is_pruned_and_a_pair_of_models_is_refused(

@@ -14,6 +14,7 @@ from heedful.errors import UserError
 from heedful.models.configs import read_pruned_heads, write_pruned_heads
 from heedful.models.model import Model
 from heedful.models.pruning import choose_heads, importance_of_heads, pruned_field
+from heedful.settings import RunSettings
 from heedful.task import AnyTask
 from heedful.training import ranks
 from heedful.training.examples import Examples
@@ -35,12 +36,12 @@ TOGETHER = 32
 """Batch size if the loss of an item depends on the other items: one item alone has no gradient."""
 
 
-def check_prunable(model: Model, run: Path) -> None:
+def check_prunable(model: Model, run: RunSettings) -> None:
     """Reject a model whose heads cannot be pruned, before any data is read.
 
     Args:
         model: the model to prune.
-        run: the run folder. If it already lists the pruned heads, importance is not measured again.
+        run: the run. If it is resumed and lists the pruned heads, importance is not measured again.
 
     Raises:
         UserError: the model has no prunable heads, or is not trained on the task yet.
@@ -50,7 +51,8 @@ def check_prunable(model: Model, run: Path) -> None:
             "--prune is for models with a single encoder or decoder, and for Transformer "
             "translators"
         )
-    if model.fresh_head_parameters() and not (run / CHOSEN).is_file():
+    is_chosen = run.resume and (run.out / CHOSEN).is_file()
+    if model.fresh_head_parameters() and not is_chosen:
         raise UserError(
             "--prune removes the attention heads that matter least to a trained model, but this "
             "model has a new head: train it without --prune, then give that run as --model"

@@ -184,7 +184,7 @@ def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
     if recipe.training.attention_dropout is not None:
         set_attention_dropout(start.model, recipe.training.attention_dropout)
     if recipe.data.prune is not None:
-        check_prunable(start.model, recipe.run.out)
+        check_prunable(start.model, recipe.run)
     return start
 
 
