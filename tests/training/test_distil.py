@@ -547,6 +547,16 @@ def test_a_translator_learns_from_what_its_teacher_writes(tmp_path: Path) -> Non
         heedful.train("translate", train=rows, temperature=1.0, **options | {"overwrite": True})
 
 
+def test_what_a_translator_has_from_its_teacher_is_refused(tmp_path: Path) -> None:
+    files = [DATA / "translate.de", DATA / "translate.en"]
+    options: dict[str, Any] = {"teacher": LATEST / "translate", "student_layers": 1, "steps": 1}
+    with pytest.raises(UserError, match="starts from teacher, label_smoothing from scratch: give"):
+        heedful.train(
+            "translate", train=files, out=tmp_path / "run", label_smoothing=0.4, **options
+        )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_that_a_teacher_wrote_for_names_the_data_that_was_given(tmp_path: Path) -> None:
     data, run = tmp_path / "pairs.csv", tmp_path / "run"
     data.write_text("en,de\nno idea.,Das hund ist rot!\n" * 8, encoding="utf-8")

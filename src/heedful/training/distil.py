@@ -48,7 +48,10 @@ _MATCHING_FIELDS = (
 )
 """Task fields that must be equal for the teacher and the student if both have them."""
 
-_FROM_SCRATCH = ("arch", "preset", "vocabulary", "vocab_size", "separate_vocabularies", "pre_norm")
+_FROM_SCRATCH = (
+    *("arch", "preset", "vocabulary", "vocab_size", "separate_vocabularies"),
+    *("label_smoothing", "pre_norm"),
+)
 """Options that define a model trained from scratch."""
 
 
