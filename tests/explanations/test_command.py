@@ -137,7 +137,7 @@ def test_a_text_that_is_too_long_to_draw(
 
 
 def test_measuring_methods(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    data = ["--data", str(GOLDEN / "data" / "classify.csv"), "--limit", "4"]
+    data = ["--data", str(GOLDEN / "data" / "classi*.csv"), "--limit", "4"]
     assert run(["explain", str(GOLDEN / "classify"), "--faithfulness", *data]) == 0
     measured = json.loads(capsys.readouterr().out)
     assert measured["texts"] == 4

@@ -8,6 +8,7 @@ import numpy as np
 
 from heedful import files
 from heedful.commands.evaluate import labelled_records
+from heedful.commands.inputs import files_of
 from heedful.errors import UserError
 from heedful.explanations.explanation import Explanation
 from heedful.explanations.faithfulness import Faithfulness, faithfulness
@@ -65,7 +66,7 @@ def measure_methods(
     Raises:
         UserError: the files are wrong, or hold fewer than two texts.
     """
-    records = [*predictor.task.read(data, columns, labelled=False)]
+    records = [*predictor.task.read(files_of(data), columns, labelled=False)]
     return faithfulness(predictor, _evenly_spaced(records, limit))
 
 
