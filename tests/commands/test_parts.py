@@ -164,6 +164,14 @@ def test_other_settings_do_not_go_on(
     assert (PARTS / "000000.jsonl").is_file()
 
 
+@pytest.mark.parametrize("size", ["0", "99999999999999999999"])
+def test_a_shard_size_out_of_range_is_refused(
+    size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = f"--shard-size {size}: must be a whole number from 1 to 1,000,000,000"
+    assert error in error_of([*PREDICT[:-1], size], capsys)
+
+
 def test_another_run_does_not_go_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,7 +137,7 @@ class OutputSettings:
         Raises:
             UserError: naming the option.
         """
-        what = "a whole number of at least 1"
-        in_range("shard_size", self.shard_size, 1, math.inf, what=what)
+        what = "a whole number from 1 to 1,000,000,000"
+        in_range("shard_size", self.shard_size, 1, 10**9, what=what)
         if self.out is None:
             refuse_options(self, ("shard_size", "resume", "overwrite"), "is for the files of --out")
