@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from itertools import islice
 from pathlib import Path
@@ -336,6 +337,15 @@ def test_encoders_that_its_library_no_longer_has_are_refused(golden: Path, tmp_p
     with pytest.raises(UserError, match=message):
         export(golden / "relative", tmp_path / "out", "sentence-transformers")
     assert [*tmp_path.iterdir()] == []
+
+
+def test_words_that_its_tokenizer_would_split_are_refused(golden: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(golden / "body", tmp_path / "body"))
+    path = folder / "tokenizer_config.json"
+    files.write_json(path, {**files.read_json_or_empty(path), "never_split": ["a-b"]})
+    with pytest.raises(UserError, match=r"keeps words whole \(never_split\), .*--format onnx"):
+        export(folder, tmp_path / "out", "sentence-transformers")
+    assert not (tmp_path / "out").exists()
 
 
 def test_other_tasks_have_no_vectors(golden: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from heedful.errors import UserError
 from heedful.interop.source import Source
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.loading import load_model
+from heedful.tokens import BertTokenizer
 
 TOLERANCE = 1e-4
 """Maximum difference of outputs, relative to the largest output or to 1, whichever is larger.
@@ -46,6 +47,20 @@ class Check:
         return (
             f"checked in {self.consumer} on {self.batches} batches: "
             f"outputs differ by at most {self.difference:.1e}{coarse}"
+        )
+
+
+def refuse_kept_words(source: Source) -> None:
+    """Refuse a tokenizer that keeps words whole: the reference would split them.
+
+    Raises:
+        UserError: it does. The message suggests an alternative.
+    """
+    if isinstance(source.tokenizer, BertTokenizer) and source.tokenizer.never_split:
+        raise UserError(
+            f"{source.folder}: its tokenizer keeps words whole (never_split), which the fast "
+            "tokenizers of transformers cannot; with --format onnx, heedful's tokenizer still does "
+            "that"
         )
 
 

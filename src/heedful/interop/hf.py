@@ -18,12 +18,18 @@ from heedful.errors import UserError
 from heedful.extras import missing
 from heedful.files import read_json, write_json
 from heedful.interop import exported, marian
-from heedful.interop.checking import TOLERANCE, Check, Comparison, outputs_of, sample_batches
+from heedful.interop.checking import (
+    TOLERANCE,
+    Check,
+    Comparison,
+    outputs_of,
+    refuse_kept_words,
+    sample_batches,
+)
 from heedful.interop.source import Source, write_files
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings, PredictSettings
-from heedful.tokens import BertTokenizer
 from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
 from heedful.tokens.folder import TOKENIZER_JSON
 
@@ -158,7 +164,7 @@ def _refuse(source: Source) -> None:
     Raises:
         UserError: the reference has no such model. The message suggests an alternative.
     """
-    model, tokenizer = source.model, source.tokenizer
+    model = source.model
     if isinstance(model, RnnSearch):
         raise UserError(
             f"{source.folder}: transformers has no recurrent networks; use --format onnx"
@@ -168,12 +174,7 @@ def _refuse(source: Source) -> None:
             f"{source.folder}: it fills masks with an enhanced mask decoder, which transformers "
             "does not have; use --format onnx"
         )
-    if isinstance(tokenizer, BertTokenizer) and tokenizer.never_split:
-        raise UserError(
-            f"{source.folder}: its tokenizer keeps words whole (never_split), which the fast "
-            "tokenizers of transformers cannot; with --format onnx, heedful's tokenizer still does "
-            "that"
-        )
+    refuse_kept_words(source)
 
 
 def _write_search(source: Source, folder: Path) -> None:

@@ -19,7 +19,7 @@ from heedful.checkpoints.runs import RunRecord, outside_record
 from heedful.errors import UserError
 from heedful.files import read_json, read_json_or_empty, read_json_value, write_json
 from heedful.interop import exported
-from heedful.interop.checking import Check, check_by_reading
+from heedful.interop.checking import Check, check_by_reading, refuse_kept_words
 from heedful.interop.source import Source, write_files
 from heedful.models.encoder_config import usable_positions
 from heedful.models.loading import head_of, read_config
@@ -239,8 +239,8 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
     """Write an embedding run, or an encoder without a head, and compare it after reloading.
 
     Raises:
-        UserError: the program has no such encoder, or the reloaded model computes different
-            outputs.
+        UserError: the program has no such encoder or tokenizer, or the reloaded model computes
+            different outputs.
     """
     record, config = source.record, source.model.config
     if config.pruned_heads or config.position_embedding_type != "absolute":
@@ -249,6 +249,7 @@ def export(source: Source, folder: Path, settings: ExportSettings) -> Check:
             f"{source.folder}: an encoder with {what}, which transformers 5, the basis of "
             "sentence-transformers, does not have; use --format onnx"
         )
+    refuse_kept_words(source)
     layout = SentenceLayout(
         pooling=record.goal["pooling"],
         normalise=record.goal["normalise"],
