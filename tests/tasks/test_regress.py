@@ -198,7 +198,8 @@ def test_numbers_of_any_size_are_written(value: float) -> None:
     answer = Estimate(value=value, tokens_total=1, tokens_used=1, windows=1)
     record = Record(text="a", text_pair=None, labels=("2e-7",), source="f", line=1)
     (result,) = Regress(pairs=False).item_scorer().results([(answer, record)])
-    assert [answer.to_dict()["value"], result.answer] == pytest.approx([value] * 2, rel=1e-9)
+    written = [answer.to_dict()["value"], result.answer, float(answer.plain())]
+    assert written == pytest.approx([value] * 3, rel=1e-9)
 
 
 @pytest.mark.parametrize("deviation", [0.0, -1.0])

@@ -76,8 +76,8 @@ class Estimate:
         }
 
     def plain(self) -> str:
-        """Return the predicted value."""
-        return f"{self.value:.6g}"
+        """Return the predicted value, with the digits that JSON has."""
+        return f"{six_digits(self.value):.15g}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
