@@ -251,12 +251,19 @@ def test_added_tokens_are_refused(tmp_path: Path) -> None:
         TranslationTokenizer.from_pretrained(made)
 
 
-@pytest.mark.parametrize("told", [[1], 5])
-def test_added_tokens_of_another_type_are_refused(tmp_path: Path, told: Any) -> None:
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("added_tokens_decoder", [1]),
+        ("added_tokens_decoder", 5),
+        ("additional_special_tokens", 5),
+    ],
+)
+def test_added_tokens_of_another_type_are_refused(tmp_path: Path, key: str, told: Any) -> None:
     made = _write(tmp_path / "opus-mt")
     config = json.loads((made / "tokenizer_config.json").read_text())
-    (made / "tokenizer_config.json").write_text(json.dumps(config | {"added_tokens_decoder": told}))
-    with pytest.raises(UserError, match=r"added_tokens_decoder (\[1\] is a list|5 is a int)$"):
+    (made / "tokenizer_config.json").write_text(json.dumps(config | {key: told}))
+    with pytest.raises(UserError, match=rf"{key} (\[1\] is a list|5 is a int)$"):
         TranslationTokenizer.from_pretrained(made)
 
 

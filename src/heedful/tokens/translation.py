@@ -17,6 +17,7 @@ from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import ADDITIONAL
+from heedful.tokens.folder import SPECIAL as SPECIAL_FILE
 from heedful.tokens.folder import checked_value, content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
 from heedful.tokens.text import EOS, PAD, SPECIAL, UNKNOWN, TextTokenizer
@@ -139,12 +140,12 @@ def _check_added(folder: Path, ids: Mapping[str, int]) -> None:
     """
     files = read_files(folder)
     decoder = checked_value(files.config_path, files.config, "added_tokens_decoder", (dict,)) or {}
-    entries = [*decoder.values()]
-    entries += [
-        *(files.config.get(ADDITIONAL) or ()),
-        *(files.special.get(ADDITIONAL) or ()),
-        *files.added,
-    ]
+    entries = [*decoder.values(), *files.added]
+    for path, values in (
+        (files.config_path, files.config),
+        (folder / SPECIAL_FILE, files.special),
+    ):
+        entries += checked_value(path, values, ADDITIONAL, (list, dict)) or []
     for token in map(content_of, entries):
         if token not in SPECIAL and not (token in ids and is_code(token)):
             raise UserError(f"{folder}: added token {token!r}: not supported in a Marian folder")
