@@ -23,7 +23,7 @@ FILES = [
 Downloads = list[tuple[str, str | None, list[str]]]
 
 
-given: list[dict[str, Any]] = []
+download_options: list[dict[str, Any]] = []
 """The other options of the downloads."""
 
 
@@ -31,13 +31,13 @@ given: list[dict[str, Any]] = []
 def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Downloads:
     """Provide the later downloads: the name, the revision and the patterns of each."""
     calls: Downloads = []
-    given.clear()
+    download_options.clear()
 
     def download(
         name: str, *, revision: str | None, allow_patterns: list[str], **options: Any
     ) -> str:
         calls.append((name, revision, allow_patterns))
-        given.append(options)
+        download_options.append(options)
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
@@ -91,7 +91,7 @@ def test_options_of_the_reference_reach_the_download(downloads: Downloads, tmp_p
             kind.from_pretrained("owner/model", **options, use_fast=True, trust_remote_code=True)
     with pytest.raises(UserError):
         BertModel.from_pretrained("owner/model")
-    assert given == [options, options, options, {}]
+    assert download_options == [options, options, options, {}]
     assert len(downloads) == 4
     with pytest.raises(UserError, match="has no argument 'from_tf'"):
         BertModel.from_pretrained("owner/model", from_tf=True)  # type: ignore[call-arg]

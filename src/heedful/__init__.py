@@ -14,23 +14,22 @@ _HOMES = {
     **dict.fromkeys(PUBLIC, "heedful.models"),
     "AddedToken": "heedful.tokens",
     "AlbertPreTrainedModel": "heedful.models.custom",
-    "BertPreTrainedModel": "heedful.models.custom",
-    "DebertaV2PreTrainedModel": "heedful.models.custom",
-    "DistilBertPreTrainedModel": "heedful.models.custom",
-    "ElectraPreTrainedModel": "heedful.models.custom",
-    "RobertaPreTrainedModel": "heedful.models.custom",
     "AlbertTokenizer": "heedful.tokens",
     "AlbertTokenizerFast": "heedful.tokens",
+    "BertPreTrainedModel": "heedful.models.custom",
     "BertTokenizer": "heedful.tokens",
     "BertTokenizerFast": "heedful.tokens",
     "BigBirdTokenizer": "heedful.tokens",
     "BigBirdTokenizerFast": "heedful.tokens",
     "DebertaTokenizer": "heedful.tokens",
     "DebertaTokenizerFast": "heedful.tokens",
+    "DebertaV2PreTrainedModel": "heedful.models.custom",
     "DebertaV2Tokenizer": "heedful.tokens",
     "DebertaV2TokenizerFast": "heedful.tokens",
+    "DistilBertPreTrainedModel": "heedful.models.custom",
     "DistilBertTokenizer": "heedful.tokens",
     "DistilBertTokenizerFast": "heedful.tokens",
+    "ElectraPreTrainedModel": "heedful.models.custom",
     "ElectraTokenizer": "heedful.tokens",
     "ElectraTokenizerFast": "heedful.tokens",
     "GPT2Tokenizer": "heedful.tokens",
@@ -39,6 +38,7 @@ _HOMES = {
     "MPNetTokenizerFast": "heedful.tokens",
     "Prediction": "heedful.tasks.answers.labels",
     "Predictor": "heedful.predictor",
+    "RobertaPreTrainedModel": "heedful.models.custom",
     "RobertaTokenizer": "heedful.tokens",
     "RobertaTokenizerFast": "heedful.tokens",
     "Search": "heedful.decoding.search",
@@ -81,9 +81,9 @@ _INSTEAD = {
     "set_seed": "torch.manual_seed(seed)",
 }
 _AUTO = {
-    "AutoConfig": "load_model(folder).config",
-    "AutoModel": "load_model(folder, head=...)",
-    "AutoTokenizer": "load_tokenizer(folder)",
+    "AutoConfig": "heedful.load_model(folder).config",
+    "AutoModel": "heedful.load_model(folder, head=...)",
+    "AutoTokenizer": "heedful.load_tokenizer(folder)",
 }
 
 if TYPE_CHECKING:
@@ -160,11 +160,10 @@ if TYPE_CHECKING:
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        auto = next((call for start, call in _AUTO.items() if name.startswith(start)), None)
-        if auto or name in _INSTEAD:
-            instead = f"heedful.{auto}" if auto else _INSTEAD[name]
-            raise ImportError(f"heedful has no {name}; use {instead}", name=name)
         if name not in _HOMES:
+            auto = next((call for start, call in _AUTO.items() if name.startswith(start)), None)
+            if instead := auto or _INSTEAD.get(name):
+                raise ImportError(f"heedful has no {name}; use {instead}", name=name)
             package = sys.modules[__name__]  # for Python's suggestion of the nearest name
             raise AttributeError(
                 f"module 'heedful' has no attribute {name!r}", name=name, obj=package

@@ -15,7 +15,6 @@ T = TypeVar("T")
 RENAMED = {
     "pad_to_max_length": 'padding="max_length"',
     "truncation_strategy": "truncation=True",
-    "use_auth_token": "token=...",
     "masked_lm_labels": "labels=...",
     "lm_labels": "labels=...",
     "past": "past_key_values=...",

@@ -10,6 +10,7 @@ import torch
 from tests.exact import assert_same_bits
 from torch import Tensor
 
+from heedful import BertPreTrainedModel, RobertaPreTrainedModel
 from heedful.errors import UserError
 from heedful.files import read_tensors, write_tensors
 from heedful.models import (
@@ -403,3 +404,13 @@ def test_a_frozen_head_stays_frozen_when_it_grows(config: BertConfig) -> None:
     model = BertForMaskedLM(config).requires_grad_(False)
     model.resize_token_embeddings(config.vocab_size + 1)
     assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_a_model_of_ones_own_needs_a_body(folder: Path) -> None:
+    class Bodiless(BertPreTrainedModel):
+        pass
+
+    with pytest.raises(UserError, match="Bodiless has no body; its constructor must set bert"):
+        Bodiless.from_pretrained(folder)
+    with pytest.raises(UserError, match="model_type is 'bert', but Other needs RobertaConfig"):
+        type("Other", (RobertaPreTrainedModel,), {}).from_pretrained(folder)

@@ -131,9 +131,13 @@ class CustomModel(Model):
             )
         config = cls.config_class.read(folder / CONFIG) if config is None else config
         names = {"dropout", "label2id", *(field.name for field in fields(config))}
-        given: dict[str, Any] = {**options}
-        changes = {name: given.pop(name) for name in options if name in names}
-        model = cls(loading.changed(config, changes), *inputs, **given)
+        arguments: dict[str, Any] = {**options}
+        changes = {name: arguments.pop(name) for name in options if name in names}
+        model = cls(loading.changed(config, changes), *inputs, **arguments)
+        if not isinstance(getattr(model, cls.base_model_prefix, None), Model):
+            raise UserError(
+                f"{cls.__name__} has no body; its constructor must set {cls.base_model_prefix}"
+            )
         report = pretrained.set_weights(
             model,
             read_weights(folder, allow_pickle),

@@ -6,6 +6,8 @@ Shapes: B batch, S length, D model width, W width of the token embeddings, C cla
 choices, V vocabulary, ... any dimensions.
 """
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -397,21 +399,19 @@ class PreTrainingHead(nn.Module):
         self.seq_relationship = SequenceHead(width, 2, dropout=dropout)
 
 
-def reads_first(head: nn.Module) -> bool:
+def reads_first(head: Any) -> bool:
     """Return whether a head reads only the first token."""
-    head = getattr(head, "original", head)
-    if isinstance(head, SummaryHead) and head.kind != "first":
+    if getattr(head, "kind", "first") != "first":
         return False
     return not getattr(head, "every_token", True)
 
 
-def reads_last(head: nn.Module) -> bool:
+def reads_last(head: Any) -> bool:
     """Return whether a head reads only the last token."""
-    head = getattr(head, "original", head)
-    return isinstance(head, SummaryHead) and head.kind in ("last", "cls_index")
+    return getattr(head, "kind", "first") in ("last", "cls_index")
 
 
-def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
+def summary(head: Any, hidden: Tensor, mask: Tensor | None) -> Tensor:
     """Return the vectors from which a head classifies texts. Shape (B, D).
 
     Args:
@@ -419,10 +419,8 @@ def summary(head: nn.Module, hidden: Tensor, mask: Tensor | None) -> Tensor:
         hidden: states of all tokens, or of the first if the head reads no other. Shape (B, S, D).
         mask: nonzero for a token. Shape (B, S); None if there is no padding.
     """
-    head = getattr(head, "original", head)
     if reads_first(head):
         return hidden[:, 0]
-    assert isinstance(head, SummaryHead)
     return summarised(hidden, head.kind, mask)
 
 

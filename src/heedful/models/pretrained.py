@@ -87,8 +87,8 @@ def save_pretrained(
     """
     folder = Path(folder)
     saved: dict[Path, list[Any]] = vars(model).setdefault("_saved", {})
-    is_own = folder.is_dir() and saved.get(folder.resolve()) == _stamps(folder)
-    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite or is_own)
+    is_unchanged = folder.is_dir() and saved.get(folder.resolve()) == _stamps(folder)
+    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite or is_unchanged)
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)

@@ -86,8 +86,8 @@ class ModelWithHead(Model):
         """The part that makes predictions from the hidden states."""
         head = self.get_submodule(self._head_name)
         (original,) = self._original_head
-        is_own = type(head).__module__.startswith("heedful.") or hasattr(head, "every_token")
-        return head if is_own else ReplacedHead(head, original, training=self.training)
+        is_head = type(head).__module__.startswith("heedful.") or hasattr(head, "every_token")
+        return head if is_head else ReplacedHead(head, original, training=self.training)
 
     @property
     def config(self) -> Any:
