@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
-from heedful.tokens.batch import Texts, Words, samples_of
+from heedful.tokens.batch import Samples, Texts, Words, samples_of
 from heedful.tokens.conversion import TokenConverter
 from heedful.tokens.decode import as_ints
 from heedful.tokens.encoder import PieceEncoder, batch_of, pieces_of, spelled_of
@@ -17,6 +17,7 @@ from heedful.tokens.layout import PairLayout
 from heedful.tokens.origin import Origin
 from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.plan import plan_rows
+from heedful.tokens.rows import Rows
 from heedful.tokens.vocabulary import Vocabulary
 
 
@@ -212,18 +213,8 @@ class ModelTokenizer(TokenConverter):
                 self._encoder, seconds, words=is_split_into_words, located=located
             )
         rows = plan.rows(pieces.bound_list(), second_pieces.bound_list(), is_pair)
-        origin = Origin(
-            rows=rows,
-            texts=samples.firsts,
-            second_texts=samples.seconds,
-            pieces=pieces,
-            second_pieces=second_pieces,
-            locate=partial(pieces_of, self._encoder),
-            spell=partial(spelled_of, self._encoder),
-            vocabulary=self.vocabulary,
-        )
         return encoding_of(
-            origin,
+            self._origin(rows, samples, pieces, second_pieces),
             wanted={
                 "input_ids": True,
                 "token_type_ids": return_token_type_ids,
@@ -235,6 +226,21 @@ class ModelTokenizer(TokenConverter):
             },
             tensors=return_tensors,
             single=not samples.many and not return_overflowing_tokens,
+        )
+
+    def _origin(
+        self, rows: Rows, samples: Samples, pieces: PieceBatch, second_pieces: PieceBatch
+    ) -> Origin:
+        """Return what an encoding is made from."""
+        return Origin(
+            rows=rows,
+            texts=samples.firsts,
+            second_texts=samples.seconds,
+            pieces=pieces,
+            second_pieces=second_pieces,
+            locate=partial(pieces_of, self._encoder),
+            spell=partial(spelled_of, self._encoder),
+            vocabulary=self.vocabulary,
         )
 
     batch_encode_plus = __call__
@@ -316,19 +322,11 @@ class ModelTokenizer(TokenConverter):
         first, second = as_ints(ids), None if pair_ids is None else as_ints(pair_ids)
         self.convert_ids_to_tokens([*first, *(second or [])])  # checks them
         pieces, second_pieces = (PieceLists.of([row or []]) for row in (first, second))
-        origin = Origin(
-            rows=plan.rows(pieces.bound_list(), second_pieces.bound_list(), [second is not None]),
-            texts=[""],
-            second_texts=[None],
-            pieces=pieces,
-            second_pieces=second_pieces,
-            locate=partial(pieces_of, self._encoder),
-            spell=partial(spelled_of, self._encoder),
-            vocabulary=self.vocabulary,
-        )
+        rows = plan.rows(pieces.bound_list(), second_pieces.bound_list(), [second is not None])
         types = self.token_types if return_token_type_ids is None else return_token_type_ids
+        no_texts = Samples(firsts=[""], seconds=[None], many=False)
         encoding = encoding_of(
-            origin,
+            self._origin(rows, no_texts, pieces, second_pieces),
             wanted={
                 "input_ids": True,
                 "token_type_ids": types,
