@@ -57,6 +57,6 @@ def test_a_run_that_is_no_demo_is_not_replaced(
     out = Path(shutil.copytree(LATEST / name, tmp_path / "mine"))
     before = {path.name: path.stat().st_mtime_ns for path in out.iterdir()}
     assert run(["demo", "--out", str(out)]) == 2
-    error = f"heedful: --out {out} holds a run that is no demo on {demo.TICKETS}; give another"
+    error = f"heedful: --out {out} holds a run that is not an earlier demo; give another"
     assert capsys.readouterr().err == f"{error} folder\n"
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before

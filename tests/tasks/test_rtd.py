@@ -401,4 +401,7 @@ def test_an_export_finds_replaced_words_without_a_generator(
     for words in (["evaluate", out], ["explain", out, "--heads"]):
         capsys.readouterr()
         assert run([*words, "--data", str(books)]) == 2
-        assert "there is no generator/, which exports leave out" in capsys.readouterr().err
+        assert (
+            "scored on tokens that the generator replaces, but exports leave generator/ out"
+            in capsys.readouterr().err
+        )

@@ -62,7 +62,7 @@ def run_demo(
             raise UserError(f"--data {data}: no {name} in it")
     overwrite = (out / RECORD).is_file()
     if overwrite and not _is_demo(out, data):
-        raise UserError(f"--out {out} holds a run that is no demo on {data}; give another folder")
+        raise UserError(f"--out {out} holds a run that is not an earlier demo; give another folder")
     columns, settings = ColumnSettings(), DataSettings(train=[data / "train.csv"])
     resolve(settings.model)
     say(f"1. Training on {data / 'train.csv'}, starting from the pre-trained MiniLM")

@@ -85,7 +85,7 @@ def generated_ids(
     padding = options.get("pad_token_id")
     padding = getattr(model.config, "pad_token_id", None) if padding is None else padding
     padding = end if padding is None else padding
-    if not isinstance(end, int):
+    if not hasattr(end, "__index__"):
         raise UserError(f"eos_token_id is {end!r}; it must be one token id")
     if prompts.ndim != 2 or not prompts.numel():
         raise UserError(f"input_ids has shape {tuple(prompts.shape)}; it must be (batch, length)")

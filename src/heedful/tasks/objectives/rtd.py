@@ -272,8 +272,8 @@ def _outputs(forward: Forward, batch: Batch) -> PairOutput:
     """
     if isinstance(getattr(forward, "func", forward), ModelWithHead):
         raise UserError(
-            "objective rtd is scored with words that a generator puts in, but there is no "
-            f"{GENERATOR}/, which exports leave out: give the run itself"
+            "objective rtd is scored on tokens that the generator replaces, but exports leave "
+            f"{GENERATOR}/ out; give the run itself"
         )
     output: PairOutput = forward(**batch.inputs)
     return output
