@@ -105,15 +105,25 @@ def test_no_labels_no_loss(config: BertConfig) -> None:
 WORDS = torch.tensor([[-100, 4, -100, 5, -100], [-100, -100, 6, -100, -100], [-100] * 5])
 
 
-def test_words_are_scored_where_there_are_labels(still: BertConfig) -> None:
+@pytest.mark.parametrize("labels", [WORDS, IDS])
+def test_the_loss_of_words_is_over_the_labels(still: BertConfig, labels: Tensor) -> None:
     model = BertForMaskedLM(still).eval()
     everywhere = model(IDS)
     assert everywhere.logits.shape == (3, 5, 50)
-    assert everywhere.positions is None
-    some = model(IDS, labels=WORDS)
-    assert some.positions.tolist() == [1, 3, 7]
-    torch.testing.assert_close(some.logits, everywhere.logits.flatten(0, 1)[[1, 3, 7]])
-    torch.testing.assert_close(some.loss, F.cross_entropy(some.logits, torch.tensor([4, 5, 6])))
+    output = model(IDS, labels=labels)
+    assert everywhere.positions is output.positions is None
+    torch.testing.assert_close(output.logits, everywhere.logits)
+    loss = F.cross_entropy(everywhere.logits.flatten(0, 1), labels.flatten())
+    torch.testing.assert_close(output.loss, loss)
+    gradients = [
+        torch.autograd.grad(value, list(model.parameters())) for value in (output.loss, loss)
+    ]
+    torch.testing.assert_close(*gradients)
+
+
+def test_words_are_scored_at_given_positions(still: BertConfig) -> None:
+    model = BertForMaskedLM(still).eval()
+    everywhere = model(IDS)
     chosen = model(IDS, positions=torch.tensor([14, 0]))
     torch.testing.assert_close(chosen.logits, everywhere.logits.flatten(0, 1)[[14, 0]])
     assert chosen.loss is None
@@ -121,10 +131,10 @@ def test_words_are_scored_where_there_are_labels(still: BertConfig) -> None:
 
 def test_next_words_are_scored_before_their_labels(still: BertConfig) -> None:
     model = BertLMHeadModel(dataclasses.replace(still, is_decoder=True)).eval()
-    some = model(IDS, labels=WORDS)
-    assert some.positions.tolist() == [0, 2, 6]
-    torch.testing.assert_close(some.logits, model(IDS).logits.flatten(0, 1)[[0, 2, 6]])
-    torch.testing.assert_close(some.loss, F.cross_entropy(some.logits, torch.tensor([4, 5, 6])))
+    output = model(IDS, labels=WORDS)
+    torch.testing.assert_close(output.logits, model(IDS).logits)
+    before = output.logits.flatten(0, 1)[[0, 2, 6]]
+    torch.testing.assert_close(output.loss, F.cross_entropy(before, torch.tensor([4, 5, 6])))
 
 
 def test_pre_training_takes_either_label_or_both(still: BertConfig) -> None:

@@ -1,7 +1,7 @@
 """The ``forward`` functions of models with a head, one for each kind of head.
 
-The body's ``forward`` documents the arguments that it shares. Language model logits are computed
-only for requested positions: those with a label, or those in ``positions``.
+The body's ``forward`` documents the arguments that it shares. Training and answering give language
+models ``positions``, since logits of the whole vocabulary at every token take time and memory.
 
 Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocabulary, N scored
 positions.
@@ -360,19 +360,27 @@ def generate(
 def language_logits(
     self: ModelWithHead, encoded: BertModelOutput, labels: Tensor | None, positions: Tensor | None
 ) -> LanguageModelOutput:
-    """Return language model logits at labels, at ``positions``, or without both, everywhere."""
+    """Return language model logits at ``positions``, or without them, everywhere.
+
+    If less than half of the tokens have a label, as for masked words, the loss takes logits of its
+    own at the labels: its backward pass then costs a fraction of one through all logits.
+    """
     head = language_head(self)
     if head is None:
         raise UserError("the head that predicts tokens was replaced; only its layers can be")
-    hidden = encoded.last_hidden_state
+    embeddings, hidden, loss = self.get_input_embeddings(), encoded.last_hidden_state, None
     if labels is not None:
         shape = (hidden.shape[0], hidden.shape[1])
-        positions = labelled_positions(labels, positions, shape, self.config.vocab_size)
-    scored = hidden if positions is None else hidden.flatten(0, 1)[positions]  # (N, D)
-    logits = head(scored, self.get_input_embeddings())
-    loss = None
+        labelled = labelled_positions(labels, positions, shape, self.config.vocab_size)
+        labels = labels.flatten()
+    rows = hidden.flatten(0, 1)  # (B * S, D)
+    logits = head(hidden if positions is None else rows[positions], embeddings)
     if labels is not None:
-        loss = mean(losses.cross_entropy(logits, labels.flatten()[positions]))
+        if 2 * labelled.shape[0] < labels.shape[0]:
+            scored, labels = head(rows[labelled], embeddings), labels[labelled]
+        else:
+            scored = logits.flatten(0, 1)
+        loss = mean(losses.cross_entropy(scored, labels))
     return LanguageModelOutput(
         loss=loss,
         logits=logits,

@@ -32,8 +32,7 @@ class GPT2DoubleHeadsModelOutput(Output):
     mc_loss: Tensor | None = None
     """Mean loss of the choices, if ``mc_labels`` are given. Shape ()."""
     logits: Tensor
-    """Next-token logits. Shape (B, C, S, V); with labels, shape (N, V) for the N labelled
-    tokens."""
+    """Next-token logits. Shape (B, C, S, V)."""
     mc_logits: Tensor
     """Logits of the choices. Shape (B, C); (B, C, D) if the configuration does not project to one
     logit."""
@@ -155,13 +154,10 @@ def predict_next_and_choose(
                 "summary_use_proj and summary_proj_to_labels"
             )
         mc_loss = mean(class_loss(mc_logits, mc_labels))
-    logits = (
-        language.logits if labels is not None else language.logits.view(batch, choices, length, -1)
-    )
     return GPT2DoubleHeadsModelOutput(
         loss=language.loss,
         mc_loss=mc_loss,
-        logits=logits,
+        logits=language.logits.view(batch, choices, length, -1),
         mc_logits=mc_logits,
         past_key_values=encoded.past_key_values,
         hidden_states=encoded.hidden_states,
