@@ -339,10 +339,39 @@ def next_sentences(library: ModuleType, folder: Path) -> Any:
     return [*losses, model(ids, labels=ids.flatten(), next_sentence_label=column.flatten()).loss]
 
 
+def layers(library: ModuleType, folder: Path) -> Any:
+    """Call the embeddings and a layer alone, remove a layer, and save the model."""
+    model = library.BertForTokenClassification.from_pretrained(folder)
+    model.eval()
+    ids = torch.arange(5, 29).view(2, 12)
+    embedded = model.bert.embeddings(ids, token_type_ids=ids % 2)
+    first = model.bert.encoder.layer[0](model.bert.embeddings(ids))[0]
+    model.bert.encoder.layer = model.bert.encoder.layer[1:]
+    model.config.num_hidden_layers = 1
+    states = model.bert(ids, output_hidden_states=True).hidden_states
+    with tempfile.TemporaryDirectory() as saved:
+        model.save_pretrained(saved)
+        again = library.BertModel.from_pretrained(saved)
+    return embedded, first, states, again.config.num_hidden_layers, again(ids)[0]
+
+
+def next_words(library: ModuleType, folder: Path) -> Any:
+    """Write a text word by word, with the cache of earlier calls."""
+    model = library.BertLMHeadModel.from_pretrained(folder, is_decoder=True)
+    ids, past, words = torch.arange(5, 11).view(2, 3), None, []
+    with torch.no_grad():
+        for _ in range(4):
+            output = model(ids, past_key_values=past)
+            ids, past = output.logits[:, -1:].argmax(-1), output.past_key_values
+            words.append(ids.tolist())
+    scored = model(torch.arange(5, 11).view(2, 3), labels=torch.arange(5, 11).view(2, 3))
+    return words, scored.loss, scored.logits.argmax(-1)
+
+
 TUTORIALS = [
     *(classify, word_vectors, own_head, masked_words, answers, words_of_tokens, attention),
     *(new_tokens, words_and_settings, own_model, own_classifier, loaders, tokens_and_ids),
-    next_sentences,
+    *(next_sentences, layers, next_words),
 ]
 
 

@@ -206,3 +206,12 @@ def test_read_names_the_file(tmp_path: Path) -> None:
     path.write_text('{"hidden_size": 7}')
     with pytest.raises(UserError, match=f"^{path}: hidden_size 7 is not a multiple"):
         BertConfig.read(path)
+
+
+def test_a_configuration_is_read_from_a_file_of_any_name(tmp_path: Path) -> None:
+    config = BertConfig(hidden_size=24, num_attention_heads=2)
+    for name in ("bert_config.json", "mine.json", "mine.json"):
+        config.to_json_file(tmp_path / name)
+        assert BertConfig.from_json_file(str(tmp_path / name)) == config
+    with pytest.raises(UserError, match=r"other\.json: no such file"):
+        BertConfig.from_json_file(tmp_path / "other.json")

@@ -37,9 +37,9 @@ def _config(**changes: Any) -> RobertaConfig:
 def test_positions_pass_over_padding() -> None:
     model = RobertaModel(_config()).eval()
     ids = torch.tensor([[PAD, 0, 7, PAD, 2]])
-    assert model.default_positions(ids, 0).tolist() == [[PAD, 2, 3, PAD, 4]]
-    assert model.default_positions(ids, 3).tolist() == [[PAD, 5, 6, PAD, 7]]
-    assert model.default_positions(torch.zeros(1, 3, 24), 3).tolist() == [[5, 6, 7]]
+    assert model.embeddings.default_positions(ids, 0).tolist() == [[PAD, 2, 3, PAD, 4]]
+    assert model.embeddings.default_positions(ids, 3).tolist() == [[PAD, 5, 6, PAD, 7]]
+    assert model.embeddings.default_positions(torch.zeros(1, 3, 24), 3).tolist() == [5, 6, 7]
     left = model(torch.tensor([[PAD, PAD, 0, 7, 2]]), torch.tensor([[0, 0, 1, 1, 1]]))
     alone = model(torch.tensor([[0, 7, 2]]))
     torch.testing.assert_close(left.last_hidden_state[:, 2:], alone.last_hidden_state)

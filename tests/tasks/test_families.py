@@ -191,7 +191,7 @@ def test_texts_of_a_row_stand_where_they_stand_alone(family: str, tmp_path: Path
     draw = Draw(seed=0, epoch=0, rows=np.arange(1))
     row = Example(ids=np.concatenate([text, text]))
     batch = run.task.batch([row], tokenizer, draw)
-    alone = body.default_positions(torch.from_numpy(text)[None].long(), 0)
+    alone = body.embeddings.default_positions(torch.from_numpy(text)[None].long(), 0)
     expected = torch.arange(len(text))[None] if alone is None else alone
     torch.testing.assert_close(batch.inputs["position_ids"], expected.repeat(1, 2))
 

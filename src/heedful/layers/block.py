@@ -315,7 +315,7 @@ class Block(nn.Module):
     def forward(
         self,
         hidden: Tensor,
-        context: Context,
+        context: Context = Context(),
         *,
         head_mask: Tensor | None = None,
         cross_head_mask: Tensor | None = None,

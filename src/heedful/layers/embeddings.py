@@ -66,6 +66,7 @@ class Embeddings(nn.Module):
         self.add_positions = add_positions and position_embeddings is not None
         self.word_embeddings = nn.Embedding(vocab_size, width, padding_idx=pad_id)
         self.position_embeddings = position_embeddings
+        self.padding_position: int | None = getattr(position_embeddings, "padding_idx", None)
         self.token_type_embeddings = nn.Embedding(num_types, width) if num_types else None
         self.task_type_embeddings = nn.Embedding(num_tasks, width) if num_tasks else None
         self.word_types = word_types
@@ -80,9 +81,9 @@ class Embeddings(nn.Module):
 
     def forward(
         self,
-        tokens: Tensor,
-        token_type_ids: Tensor | None,
-        position_ids: Tensor | None,
+        input_ids: Tensor,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
         task_type_ids: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
@@ -90,14 +91,14 @@ class Embeddings(nn.Module):
         """Return shape (B, S, D), or (1, tokens, D) with a packing.
 
         Args:
-            tokens: token ids, shape (B, S), or input embeddings, shape (B, S, W).
+            input_ids: token ids, shape (B, S), or input embeddings, shape (B, S, W).
             token_type_ids: shape (B, S) or (1, S); None for all 0. Not read without token types.
-            position_ids: shape (B, S) or (1, S); None for consecutive positions.
+            position_ids: shape (B, S) or (1, S); see ``positions`` for None.
             task_type_ids: like ``token_type_ids``.
-            start: the first position if ``position_ids`` is None.
+            start: number of cached tokens before these.
             packing: packs the output to remove padding; None keeps padding.
         """
-        vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
+        vectors = self.word_embeddings(input_ids) if input_ids.ndim == 2 else input_ids
         summed = vectors if self.word_scale == 1 else vectors * self.word_scale
         if self.token_type_embeddings is not None:
             summed = summed + _types(self.token_type_embeddings, token_type_ids)
@@ -106,7 +107,7 @@ class Embeddings(nn.Module):
         if self.task_type_embeddings is not None:
             summed = summed + _types(self.task_type_embeddings, task_type_ids)
         if self.add_positions:
-            summed = summed + self.positions(tokens, position_ids, start)
+            summed = summed + self.positions(input_ids, position_ids, start)
         if packing is not None:
             summed = packing.pack(summed)
         if self.project is not None and self.projects_before_norm:
@@ -120,12 +121,30 @@ class Embeddings(nn.Module):
         return dropped
 
     def positions(self, tokens: Tensor, position_ids: Tensor | None, start: int = 0) -> Tensor:
-        """Return position embeddings, shape (B, S, W), or (S, W) without position ids."""
+        """Return position embeddings, shape (B, S, W), or (S, W) if all texts have the same.
+
+        Without position ids, positions count from ``start``. If padding has a position of its own,
+        they count from the next one, and skip padding ids.
+        """
         assert self.position_embeddings is not None
         if position_ids is None:
-            position_ids = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+            position_ids = self.default_positions(tokens, start)
         vectors: Tensor = self.position_embeddings(position_ids)
         return vectors
+
+    def default_positions(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Return the positions of tokens without position ids, shape (B, S) or (S,).
+
+        Args:
+            tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
+            start: number of cached tokens before them.
+        """
+        padding = self.padding_position
+        if padding is not None and tokens.ndim == 2:
+            mask = tokens.ne(padding).long()
+            return padding + mask * (start + mask.cumsum(1))
+        first = start if padding is None else padding + 1 + start
+        return torch.arange(first, first + tokens.shape[1], device=tokens.device)
 
 
 def _types(table: nn.Embedding, ids: Tensor | None) -> Tensor:

@@ -77,7 +77,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.layer = nn.ModuleList(blocks)
-        self.order = order or Order(tuple(range(len(self.layer))))
+        self._order = order
         self.layer_norm = norm
         self.relative_attention_bias = bias
         self.distances = distances
@@ -86,7 +86,12 @@ class Stack(nn.Module):
     def keep(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, each computed once, in the given order."""
         self.layer = nn.ModuleList(self.distinct[index] for index in indices)
-        self.order = Order(tuple(range(len(self.layer))))
+        self._order = None
+
+    @property
+    def order(self) -> Order:
+        """The order of computation."""
+        return self._order or Order(tuple(range(len(self.layer))))
 
     @property
     def distinct(self) -> list[Block]:
@@ -150,8 +155,9 @@ class Stack(nn.Module):
         kernels: list[str] = []
         context = self._with_positions(hidden, context, past)
         norm: nn.LayerNorm | None = None  # normalisation deferred by the previous block
+        order = self.order
         for number, block in enumerate(blocks := self.blocks):
-            row, last = self.order.block_indices[number], number == len(blocks) - 1
+            row, last = order.block_indices[number], number == len(blocks) - 1
             options = {
                 "head_mask": None if head_mask is None else head_mask[row],
                 "cross_head_mask": None if cross_head_mask is None else cross_head_mask[row],
@@ -189,7 +195,7 @@ class Stack(nn.Module):
             states[-1] = self.layer_norm(states[-1])
         cached = _not_none(caches)
         return StackOutput(
-            states=tuple(states[:: self.order.blocks_per_layer] if need_states else states),
+            states=tuple(states[:: order.blocks_per_layer] if need_states else states),
             attentions=_not_none(attentions),
             cross_attentions=_not_none(cross_attentions),
             cache=None if cached is None else Cache(blocks=cached),

@@ -25,9 +25,37 @@ class Body(Model):
     """
 
     supports_checkpointing = True
+    _config: Any
     embeddings: Any
     encoder: Stack
     pooler: nn.Module | None
+
+    @property
+    def config(self) -> Any:
+        """Current sizes and options.
+
+        The depth follows the blocks: code for the reference assigns ``model.encoder.layer``.
+        """
+        stack = self._modules.get("encoder")
+        if isinstance(stack, Stack) and len(stack.layer) != self._config.num_blocks:
+            self._follow_blocks(stack)
+        return self._config
+
+    @config.setter
+    def config(self, config: Any) -> None:
+        self._config = config
+
+    def _follow_blocks(self, stack: Stack) -> None:
+        every = set(range(self._config.num_attention_heads))
+        pruned = {
+            number: sorted(every - set(block.attention.self.heads))
+            for number, block in enumerate(stack.distinct)
+        }
+        self.config = replace(
+            self._config,
+            **{self._config.DEPTH: len(pruned)},
+            pruned_heads={number: heads for number, heads in pruned.items() if heads},
+        )
 
     def why_not_compiled(self) -> str | None:
         """Return None, since the blocks have a compiled form."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-import torch
 from torch import Tensor, nn
 
 from heedful.layers import masks
@@ -178,7 +177,7 @@ class Encoder(Body):
 
     @property
     def first_position(self) -> int:
-        """Position of the first token of a sequence; see ``default_positions``."""
+        """Position of the first token of a sequence; see ``Embeddings.default_positions``."""
         padding = self.config.padding_position
         return 0 if padding is None else padding + 1
 
@@ -202,25 +201,6 @@ class Encoder(Body):
             if self.config.add_cross_attention:
                 fresh += block.crossattention.parameters()
         return fresh
-
-    def default_positions(self, tokens: Tensor, start: int) -> Tensor | None:
-        """Return default positions: shape (B, S) for token ids, (1, S) for vectors.
-
-        If padding has its own position, counting starts at the next one and skips padding ids.
-        Otherwise returns None, which means counting from ``start``.
-
-        Args:
-            tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
-            start: number of cached tokens before them.
-        """
-        padding: int | None = self.config.padding_position
-        if padding is None:
-            return None
-        if tokens.ndim == 3:
-            offsets = torch.arange(start, start + tokens.shape[1], device=tokens.device)[None]
-            return padding + 1 + offsets
-        mask = tokens.ne(padding).long()
-        return padding + mask * (start + mask.cumsum(1))
 
     def forward(
         self,
@@ -252,8 +232,8 @@ class Encoder(Body):
             token_type_ids: shape (B, S) or (1, S); all 0 if None. A family without token types
                 ignores them, since another family's tokenizer may supply them.
             task_type_ids: task types, for a model that has them. Shape (B, S) or (1, S).
-            position_ids: shape (B, S) or (1, S); ``default_positions`` if None. Relative positions
-                ignore them and count tokens.
+            position_ids: shape (B, S) or (1, S); see ``Embeddings.positions`` for None. Relative
+                positions ignore them and count tokens.
             inputs_embeds: word vectors instead of ``input_ids``. Shape (B, S, W).
             head_mask: factor on each head's output, including in cross-attention. Pruned heads
                 have an entry. Shape (H,) or (L, H).
@@ -279,8 +259,6 @@ class Encoder(Body):
             inputs.check_rows("token_type_ids", token_type_ids, tokens, self.num_types)
         inputs.check_rows("task_type_ids", task_type_ids, tokens, self.num_tasks)
         inputs.check_rows("position_ids", position_ids, tokens, config.max_position_embeddings)
-        if position_ids is None:
-            position_ids = self.default_positions(tokens, start)
         context = inputs.context(
             config,
             tokens,

@@ -271,7 +271,7 @@ def causal_lm(
     encoder_hidden_states: Tensor | None = None,
     encoder_attention_mask: Tensor | None = None,
     past_key_values: Cache | None = None,
-    use_cache: bool = False,
+    use_cache: bool | None = None,
     labels: Tensor | None = None,
     positions: Tensor | None = None,
     output_attentions: bool = False,
@@ -282,7 +282,8 @@ def causal_lm(
     ``labels`` are the input's own token ids, or -100 for a token that is not scored. Shape (B, S).
     Each label is scored at the position before it, so the first label is ignored. ``positions``
     selects the positions to score if there are no labels, as indices into the flattened batch of
-    B * S tokens. Shape (N,), int64.
+    B * S tokens. Shape (N,), int64. ``use_cache`` says whether to return ``past_key_values``; see
+    ``keeps_cache`` for None.
 
     Raises:
         UserError: an argument has a wrong shape, dtype or value.
@@ -298,7 +299,7 @@ def causal_lm(
         encoder_hidden_states=encoder_hidden_states,
         encoder_attention_mask=encoder_attention_mask,
         past_key_values=past_key_values,
-        use_cache=use_cache,
+        use_cache=keeps_cache(self, use_cache, labels, positions),
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )
@@ -309,6 +310,23 @@ def causal_lm(
             raise UserError(f"labels have shape {tuple(labels.shape)}; they must have {shape}")
         labels = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S), shifted left
     return language_logits(self, encoded, labels, positions)
+
+
+def keeps_cache(
+    self: ModelWithHead,
+    use_cache: bool | None,
+    labels: Tensor | None,
+    positions: Tensor | None = None,
+) -> bool:
+    """Return whether a call returns its KV cache.
+
+    By default a decoder in evaluation mode does, as its configuration says, so that the usual loop
+    over ``past_key_values`` works. Calls with labels or positions score known texts.
+    """
+    if use_cache is not None:
+        return use_cache
+    scores_next = labels is None and positions is None and not self.training
+    return scores_next and bool(self.config.is_decoder and self.config.use_cache)
 
 
 @overload

@@ -104,6 +104,8 @@ def _assign(config: "StoredConfig", name: str, value: object) -> None:
     names = [field.name for field in fields(config)]
     if name not in (*names, "label2id"):
         raise unknown_name(f"field of {type(config).__name__}", name, names)
+    if name in names and getattr(config, name) == value:
+        return
     fixed = getattr(config, _FIXED, False)
     if fixed and name in CALL_DEFAULTS:
         raise UserError(f"{name} is a default of calls, not of weights; set model.{name} instead")
@@ -150,6 +152,16 @@ class StoredConfig(ABC):
     def to_json_string(self) -> str:
         """Return the text of a ``config.json``."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+    @classmethod
+    def from_json_file(cls, json_file: str | os.PathLike[str]) -> Self:
+        """Read a ``config.json``, whatever its name; see `read`."""
+        return cls.read(Path(json_file))
+
+    def to_json_file(self, json_file_path: str | os.PathLike[str]) -> None:
+        """Write the content of a ``config.json`` to a file, and replace what was there."""
+        with files.new_file(Path(json_file_path), overwrite=True) as partial:
+            files.write_json(partial, self.to_dict())
 
     @classmethod
     @takes_download_options

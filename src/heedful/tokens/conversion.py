@@ -170,6 +170,11 @@ class TokenConverter:
     vocab = property(get_vocab)
 
     @property
+    def ids_to_tokens(self) -> dict[int, str]:
+        """The vocabulary as a mapping from id to token."""
+        return dict(enumerate(self.vocabulary.tokens))
+
+    @property
     def special_tokens_map(self) -> dict[str, str | list[str]]:
         """The special tokens of this vocabulary by name."""
         special, ids = self.vocabulary.special, self.vocabulary.ids

@@ -16,6 +16,7 @@ from heedful.models.configs import (
     check_numbers,
     check_sizes,
 )
+from heedful.models.pretrained import CONFIG
 from heedful.models.stored_config import configuration
 
 _SIZES = (
@@ -126,14 +127,14 @@ class BertConfig(ReferenceConfig):
         """Read the ``config.json`` of the reference or of heedful.
 
         Args:
-            path: the file. If it does not exist, ``bert_config.json`` in the same folder is read,
-                the file name of Google's original BERT checkpoints.
+            path: the file. If it is a missing ``config.json``, ``bert_config.json`` in the same
+                folder is read, the file name of Google's original BERT checkpoints.
 
         Raises:
             UserError: the file cannot be read, a key is unknown, or a value is not supported.
         """
         original = path.with_name("bert_config.json")
-        if original.exists() and not path.exists():
+        if path.name == CONFIG and original.exists() and not path.exists():
             path = original
         return cls.from_dict(read_json(path), where=str(path))
 

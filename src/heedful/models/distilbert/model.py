@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from heedful.layers.positions import sinusoids
+from heedful.layers.stack import Stack
 from heedful.models import forwards
 from heedful.models.distilbert.config import DistilBertConfig
 from heedful.models.encoder import Encoder, language_head
@@ -44,6 +45,11 @@ class DistilBertModel(Encoder):
         super().__init__(config, add_pooling_layer=False)
         if config.sinusoidal_pos_embds:
             _make_sinusoidal(self.embeddings.position_embeddings)
+
+    @property
+    def transformer(self) -> Stack:
+        """The stack of blocks, by its name in the reference."""
+        return self.encoder
 
 
 def _make_sinusoidal(table: nn.Module | None) -> None:

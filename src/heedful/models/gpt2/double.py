@@ -15,7 +15,13 @@ from heedful.layers.cache import Cache
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
 from heedful.layers.linear import Linear
-from heedful.models.forwards import check_choices, flat_choices, language_logits, mean
+from heedful.models.forwards import (
+    check_choices,
+    flat_choices,
+    keeps_cache,
+    language_logits,
+    mean,
+)
 from heedful.models.gpt2.config import GPT2Config
 from heedful.models.heads import LanguageHead, summarised
 from heedful.models.labels import class_loss
@@ -103,7 +109,7 @@ def predict_next_and_choose(
     inputs_embeds: Tensor | None = None,
     head_mask: Tensor | None = None,
     past_key_values: Cache | None = None,
-    use_cache: bool = False,
+    use_cache: bool | None = None,
     mc_token_ids: Tensor | None = None,
     labels: Tensor | None = None,
     mc_labels: Tensor | None = None,
@@ -133,7 +139,7 @@ def predict_next_and_choose(
         inputs_embeds=flat_choices(inputs_embeds),
         head_mask=head_mask,
         past_key_values=past_key_values,
-        use_cache=use_cache,
+        use_cache=keeps_cache(self, use_cache, labels),
         output_attentions=output_attentions,
         output_hidden_states=output_hidden_states,
     )

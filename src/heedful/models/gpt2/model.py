@@ -5,9 +5,10 @@ Shapes: B batch, S length, D model width.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.models import forwards
 from heedful.models.encoder import Encoder, Variant
@@ -43,6 +44,23 @@ class GPT2Model(Encoder):
             for block in self.encoder.distinct:
                 for part in (block.attention.output, block.output):
                     part.dense.weight.mul_((2 * config.n_layer) ** -0.5)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; ``h`` replaces the blocks."""
+        if name == "h":
+            self.encoder.layer = value
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def h(self) -> nn.Module:
+        """The blocks, by their name in the reference."""
+        return self.encoder.layer
+
+    @property
+    def wte(self) -> nn.Embedding:
+        """The word embeddings, by their name in the reference."""
+        return self.get_input_embeddings()
 
     def keep_blocks(self, indices: Sequence[int]) -> None:
         """Keep only the given blocks, with the score factors of their new numbers."""
