@@ -106,7 +106,9 @@ def test_a_beam_of_one_is_greedy(start: int) -> None:
     assert found.score == pytest.approx(total / (len(prefix) - 1))
 
 
-def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int) -> list[Any]:
+def plain_beam(
+    start: int, width: int, wanted: int, penalty: float, longest: int, stops_early: bool
+) -> list[Any]:
     """Search by definition: every continuation of every hypothesis, ranked at each length."""
     going: list[tuple[float, tuple[int, ...]]] = [(0.0, (start,))]
     ended: list[tuple[float, tuple[int, ...]]] = []
@@ -120,19 +122,24 @@ def plain_beam(start: int, width: int, wanted: int, penalty: float, longest: int
             reverse=True,
         )
         ended += [
-            (total / length**penalty, whole) for total, whole in ranked[:width] if whole[-1] == END
+            (total / length**penalty, whole)
+            for total, whole in ranked[:width]
+            if whole[-1] == END or length == longest
         ]
         going = [(total, whole) for total, whole in ranked if whole[-1] != END][:width]
-        if len(ended) >= width:
+        ended = sorted(ended, reverse=True)[:width]
+        is_full = len(ended) == width
+        if is_full and (stops_early or going[0][0] / length**penalty <= ended[-1][0]):
             break
-        if length == longest:
-            ended += [(total / length**penalty, whole) for total, whole in going]
-    return sorted(ended, reverse=True)[:wanted]
+    return ended[:wanted]
 
 
+@pytest.mark.parametrize("stops_early", [True, False])
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 3.0, -1.0])
 @pytest.mark.parametrize(("width", "wanted"), [(1, 1), (2, 1), (2, 2), (3, 1), (3, 3)])
-def test_a_beam_keeps_the_best_of_each_length(width: int, wanted: int, penalty: float) -> None:
+def test_a_beam_keeps_the_best_of_each_length(
+    width: int, wanted: int, penalty: float, stops_early: bool
+) -> None:
     starts = list(range(5, 45))
     found = run(
         starts,
@@ -140,9 +147,10 @@ def test_a_beam_keeps_the_best_of_each_length(width: int, wanted: int, penalty: 
         num_return_sequences=wanted,
         length_penalty=penalty,
         max_new_tokens=7,
+        early_stopping=stops_early,
     )
     for start, texts in zip(starts, found, strict=True):
-        right = plain_beam(start, width, wanted, penalty, longest=7)
+        right = plain_beam(start, width, wanted, penalty, longest=7, stops_early=stops_early)
         assert [text.score for text in texts] == pytest.approx([score for score, _ in right])
         for text, (_, whole) in zip(texts, right, strict=True):
             assert (*text.tokens, *([END] if text.ended else [])) == whole[1:]

@@ -68,7 +68,8 @@ def beam_search(
     """Search all items in one batch.
 
     A hypothesis that ends inside the beam leaves it, and the next best one takes its place. An item
-    is done when ``num_beams`` hypotheses have ended, or when its result can no longer change.
+    is done when ``num_beams`` hypotheses have ended, unless ``early_stopping`` is false, or when
+    its result can no longer change.
 
     Args:
         step: returns the scores of the next tokens.
@@ -99,12 +100,15 @@ def beam_search(
         )
         ranked = _rank(active, top, options)
         coverage = _coverage(state, len(active.items), options)
+        needs_more = np.array([_needs_more(finished[item], options) for item in ranked.items])
         continues = _take_finished(ranked, active, coverage, finished, options)
         lead = _lead(ranked, continues, finished, length, options)
         margins[ranked.items] = np.minimum(margins[ranked.items], _margins(ranked, lead, options))
         keep = continues & ~(lead >= 0)[:, None]
         if length == options.max_new_tokens:
-            _add_truncated(ranked, continues, active, coverage, finished, options)
+            in_beam = np.arange(continues.shape[1]) < options.num_beams
+            truncated = continues & in_beam & needs_more[:, None]
+            _finish(ranked, truncated, active, coverage, finished, options)
             break
         rows = ranked.parents[keep]
         if not len(rows):
@@ -168,9 +172,7 @@ def _take_finished(
     continues: NDArray[np.bool_] = allowed & ~ends
     continues &= continues.cumsum(1) <= options.num_beams
     in_beam = np.arange(ranked.token_ids.shape[1]) < options.num_beams
-    for row, rank in zip(*np.nonzero(allowed & ends & in_beam), strict=True):
-        text = _extended(ranked, active, coverage, row, rank, options)
-        finished[ranked.items[row]].append(text)
+    _finish(ranked, allowed & ends & in_beam, active, coverage, finished, options)
     # If every next token is forbidden, the current hypotheses are the result.
     for item in ranked.items[~continues.any(1)]:
         if not finished[item]:
@@ -188,21 +190,23 @@ def _take_finished(
     return continues
 
 
-def _add_truncated(
+def _needs_more(finished: Sequence[Hypothesis], options: Search) -> bool:
+    """Return whether an item takes further finished hypotheses."""
+    return not options.early_stopping or len(finished) < options.num_beams
+
+
+def _finish(
     ranked: _Ranked,
-    continues: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
     active: _Active,
     coverage: NDArray[np.float64],
     finished: Sequence[list[Hypothesis]],
     options: Search,
 ) -> None:
-    """Add hypotheses of maximum length to items with too few finished ones."""
-    for row, item in enumerate(ranked.items):
-        if len(finished[item]) < options.num_beams:
-            finished[item].extend(
-                _extended(ranked, active, coverage, row, rank, options)
-                for rank in np.flatnonzero(continues[row])
-            )
+    """Add the selected candidates to the finished hypotheses. Shape of the mask: (A, R)."""
+    for row, rank in zip(*np.nonzero(mask), strict=True):
+        text = _extended(ranked, active, coverage, row, rank, options)
+        finished[ranked.items[row]].append(text)
 
 
 def _extended(
@@ -241,9 +245,9 @@ def _lead(
     best = np.where(continues, ranked.totals, -np.inf).max(1)  # (A,)
     return np.array(
         [
-            np.inf
-            if len(finished[item]) >= options.num_beams
-            else _lead_of_finished(finished[item], float(total), length, options)
+            _lead_of_finished(finished[item], float(total), length, options)
+            if _needs_more(finished[item], options)
+            else np.inf
             for item, total in zip(ranked.items, best, strict=True)
         ]
     )
@@ -259,6 +263,9 @@ def _lead_of_finished(
     coverage penalty is at most 0. So the current best total with the most favourable length is an
     upper bound of all later scores. In a tie the earlier hypothesis wins.
 
+    Without ``early_stopping``, once ``num_beams`` hypotheses are finished, the current length
+    counts, as in the reference. A longer hypothesis may then score more than this.
+
     Args:
         finished: the finished hypotheses.
         best: the highest total of the active hypotheses.
@@ -268,15 +275,18 @@ def _lead_of_finished(
     Returns:
         The lead as a difference of totals; -inf if too few hypotheses are finished.
     """
-    if len(finished) < options.num_return_sequences:
+    is_full = len(finished) >= options.num_beams
+    needed = options.num_beams if is_full else options.num_return_sequences
+    if len(finished) < needed:
         return -math.inf
-    worst = sorted(finished, key=lambda text: text.score)[-options.num_return_sequences]
-    favours_long = options.length_penalty > 0
-    best_divisor = math.pow(
-        options.max_new_tokens if favours_long else length + 1, options.length_penalty
-    )
+    worst = sorted(finished, key=lambda text: -text.score)[needed - 1]
+    if is_full:
+        best_length = length
+    else:
+        best_length = options.max_new_tokens if options.length_penalty > 0 else length + 1
+    divisor = math.pow(best_length, options.length_penalty)
     # The smaller divisor gives the smaller, safer difference of totals.
-    return (worst.score - best / best_divisor) * min(best_divisor, _divisor(worst, options))
+    return (worst.score - best / divisor) * min(divisor, _divisor(worst, options))
 
 
 def _margins(ranked: _Ranked, lead: NDArray[np.float64], options: Search) -> NDArray[np.float64]:

@@ -127,6 +127,9 @@ class Search:
     length_penalty: float = 1.0
     """Exponent of the length that divides the log-probability to give the score: 0 ranks by
     probability, 1 by the mean over the tokens."""
+    early_stopping: bool = True
+    """Whether an item is done when ``num_beams`` hypotheses have ended. If false, better ones may
+    replace them while the best active hypothesis, at its current length, scores above the worst."""
     coverage_penalty: float = 0.0
     """Lowers the score for source tokens whose total attention weight is below 1: the weight beta
     of Wu et al. 2016, equation 14. Needs a model that attends to a source."""

@@ -73,13 +73,15 @@ class Rules:
         ranked = self._rank(logits, state)
         coverage = self._coverage(state)
         active_items = ~state.done[:, None]
+        needs_more = state.finished.count[:, None] < width
         continues = self._take_finished(ranked, state, coverage, active_items)
         lead = self._lead(ranked, continues, state)
         # An item that is done has no candidates any more, so its margin stays.
         state.margins.copy_(torch.minimum(state.margins, self._margins(ranked, lead)))
         last = state.num_tokens + 1 == self.options.max_new_tokens
-        needs_more = state.finished.count[:, None] < width
-        self._finish(ranked, state, coverage, continues & active_items & needs_more & last)
+        in_beam = torch.arange(continues.shape[1], device=columns.device) < width
+        truncated = continues & in_beam & active_items & needs_more & last
+        self._finish(ranked, state, coverage, truncated)
         keep = continues & active_items & (lead < 0)[:, None]
         state.done |= ~keep.any(1)
         _continue(ranked, state, keep)

@@ -90,9 +90,11 @@ def stays_on_device(device: torch.device, options: Search) -> bool:
     """Return whether to search on the device, because the host would have to wait for each token.
 
     Sampling always runs on the host, so that a seed gives the same texts on every device. So does a
-    search that counts the prompt or penalises logits, which is rare.
+    search that counts the prompt, penalises logits or goes on after ``num_beams`` hypotheses, which
+    is rare.
     """
-    rare = options.count_prompt or (options.penalise_logits and options.repetition_penalty != 1)
+    rare = options.count_prompt or not options.early_stopping
+    rare = rare or (options.penalise_logits and options.repetition_penalty != 1)
     return blocks_host(device) and not (options.do_sample or rare)
 
 

@@ -16,7 +16,7 @@ def set_attention_dropout(model: Model, probability: float) -> None:
     Raises:
         UserError: the model has no separate attention dropout.
     """
-    parts = [part for part in model.modules() if isinstance(part, Model) and "config" in vars(part)]
+    parts = [part for part in model.modules() if isinstance(part, Model) and part.body is part]
     names = {
         part: name
         for part in parts

@@ -26,6 +26,8 @@ class GenerateOptions(TypedDict, total=False):
     max_length: int
     """Instead, the maximum number of tokens of prompt and text."""
     min_new_tokens: int
+    min_length: int
+    """Instead, the minimum number of tokens of prompt and text."""
     num_beams: int
     num_return_sequences: int
     length_penalty: float
@@ -33,7 +35,7 @@ class GenerateOptions(TypedDict, total=False):
     """No n-gram of this many tokens occurs twice in prompt and text; 0 for no limit."""
     repetition_penalty: float
     early_stopping: bool
-    """Must be true for beam search: it ends as soon as ``num_beams`` texts have ended."""
+    """False by default; see ``Search``."""
     do_sample: bool
     temperature: float
     top_k: int | None
@@ -108,10 +110,9 @@ def generated_ids(
 def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
     """Return the search with the given options."""
     samples, beams = options.get("do_sample", False), options.get("num_beams", 1)
-    if beams > 1 and options.get("early_stopping") is not True:
-        raise UserError(
-            f"num_beams is {beams}: beam search ends as with early_stopping=True; pass it, too"
-        )
+    stops_early = options.get("early_stopping", False)
+    if not isinstance(stops_early, bool):
+        raise UserError(f"early_stopping is {stops_early!r}; it must be True or False")
     penalty = options.get("repetition_penalty", 1.0)
     longest = options.get("max_new_tokens")
     if longest is None:
@@ -119,13 +120,15 @@ def _search(options: GenerateOptions, prompt_length: int, end: int) -> Search:
         longest = DEFAULT_NEW_TOKENS if length is None else length - prompt_length
         if longest < 1:
             raise UserError(f"max_length is {length}; the prompts have {prompt_length} tokens")
+    shortest = max(options.get("min_new_tokens", 0), options.get("min_length", 0) - prompt_length)
     return Search(
         eos_token_id=end,
         max_new_tokens=longest,
-        min_new_tokens=options.get("min_new_tokens", 0),
+        min_new_tokens=shortest,
         num_beams=beams,
         num_return_sequences=options.get("num_return_sequences", 1),
         length_penalty=options.get("length_penalty", 1.0),
+        early_stopping=stops_early or beams == 1,
         repetition_penalty=penalty,
         no_repeat_ngram=options.get("no_repeat_ngram_size", 0),
         # Only where it makes a difference: a search that counts the prompt leaves the GPU.
