@@ -11,6 +11,7 @@ from safetensors import safe_open
 from tests import tiny
 from tests.exact import assert_same_bits
 
+from heedful.compiled.model import compile_model
 from heedful.decoding.search import Search
 from heedful.errors import UserError
 from heedful.models import (
@@ -127,3 +128,21 @@ def test_a_decoder_writes_on() -> None:
     ]
     with pytest.raises(UserError, match="need 12 positions; the model has 10"):
         model.generate(IDS, search=Search(eos_token_id=2, max_new_tokens=8))
+
+
+def test_a_generated_padding_token_has_the_position_of_padding() -> None:
+    torch.manual_seed(0)
+    model = RobertaForCausalLM(_config(is_decoder=True)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.4)
+        model.lm_head.bias[PAD] += 2
+    search = Search(eos_token_id=2, max_new_tokens=7, num_beams=2, num_return_sequences=2)
+    prompts = torch.tensor([[0, 5, PAD, 6], [0, 7, 8, 9]])
+    plain = model.generate(prompts[:, :3], search=search)
+    assert any(PAD in text.tokens[:-1] for texts in plain for text in texts)
+    compiled = compile_model(model).model.generate(prompts[:, :3], search=search)
+    for ours, theirs in zip(compiled, plain, strict=True):
+        assert [text.tokens for text in ours] == [text.tokens for text in theirs]
+        right = [text.log_probability for text in theirs]
+        assert [text.log_probability for text in ours] == pytest.approx(right, abs=1e-4)

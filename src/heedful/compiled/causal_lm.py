@@ -70,8 +70,6 @@ class CompiledCausalLM:
         self.dtype = blocks[0].project.dtype
         bias = None if head.bias is None else head.bias.to(self.dtype)
         self.score = linears.after_any(self.vectors.detach().to(self.dtype), bias)
-        padding = body.config.padding_position
-        self.first = 0 if padding is None else padding + 1
 
     @property
     def is_current(self) -> bool:
@@ -118,7 +116,7 @@ class CompiledCausalLM:
         """
         packing = pack(None if bool(real.all()) else real, *ids.shape)
         assert packing is not None
-        hidden = packing.of_tokens(self._embed(ids, torch.arange(ids.shape[1])[None]))  # (N, D)
+        hidden = packing.of_tokens(self._embed(ids, 0))  # (N, D)
         indices = torch.arange(len(hidden)) if packing.tokens is None else packing.tokens
         indices = indices[: packing.num_tokens]
         rows, positions = items[indices // ids.shape[1]], indices % ids.shape[1]
@@ -134,8 +132,8 @@ class CompiledCausalLM:
     def step(self, tokens: Tensor, state: CausalLMState) -> tuple[Tensor, CausalLMState]:
         """Return the scores of the next tokens; see ``decoding.search.ScoreFunction``."""
         tree = state.tree.grow()
-        positions = torch.from_numpy(tree.node_mask.sum(1) - 1)  # (N,)
-        hidden = self._embed(tokens[:, None], positions[:, None])[:, 0]  # (N, D)
+        earlier = torch.from_numpy(tree.node_mask.sum(1) - 1)  # (N,)
+        hidden = self._embed(tokens[:, None], earlier[:, None])[:, 0]  # (N, D)
         hidden = tree.grid.scatter(hidden).flatten(0, 1)  # (B * W, D)
         biases = Biases(torch.from_numpy(tree.mask), hidden.dtype)
         for number, block in enumerate(self.blocks):
@@ -148,7 +146,11 @@ class CompiledCausalLM:
             hidden = self.head.transform(hidden)
         return score_newest(self.score, hidden), CausalLMState(tree=tree)
 
-    def _embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Return embeddings of tokens of shape (B, S), given the number of tokens before each."""
-        hidden: Tensor = self.embeddings(ids, None, self.first + positions)
+    def _embed(self, ids: Tensor, earlier: int | Tensor) -> Tensor:
+        """Return embeddings of tokens of shape (B, S), given the number of tokens before each row.
+
+        The number is the same for all rows, or has the shape (B, 1).
+        """
+        positions = self.embeddings.default_positions(ids, earlier)
+        hidden: Tensor = self.embeddings(ids, None, positions)
         return hidden.to(self.dtype)

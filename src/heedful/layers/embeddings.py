@@ -132,19 +132,19 @@ class Embeddings(nn.Module):
         vectors: Tensor = self.position_embeddings(position_ids)
         return vectors
 
-    def default_positions(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Return the positions of tokens without position ids, shape (B, S) or (S,).
+    def default_positions(self, tokens: Tensor, start: int | Tensor = 0) -> Tensor:
+        """Return the positions of tokens without position ids, shape (B, S), or maybe (S,).
 
         Args:
             tokens: token ids, shape (B, S), or vectors, shape (B, S, W).
-            start: number of cached tokens before them.
+            start: number of cached tokens before them; a number, or shape (B, 1).
         """
         padding = self.padding_position
         if padding is not None and tokens.ndim == 2:
             mask = tokens.ne(padding).long()
             return padding + mask * (start + mask.cumsum(1))
         first = start if padding is None else padding + 1 + start
-        return torch.arange(first, first + tokens.shape[1], device=tokens.device)
+        return first + torch.arange(tokens.shape[1], device=tokens.device)
 
 
 def _types(table: nn.Embedding, ids: Tensor | None) -> Tensor:

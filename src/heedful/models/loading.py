@@ -3,7 +3,8 @@
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import signature
 from pathlib import Path
@@ -170,9 +171,12 @@ def read_model(
     pooling = {} if add_pooling_layer is None else {"add_pooling_layer": add_pooling_layer}
     if pooling and "add_pooling_layer" not in signature(cls.__init__).parameters:
         raise UserError(f"{cls.__name__} has no option add_pooling_layer; leave it out")
-    with torch.device("meta"), _Unfilled():  # the weights are read next: allocate and draw none
-        model = cls(config, **pooling) if pooling else cls.from_config(config)
     weights = read_weights(folder, allow_pickle)
+    chosen = None if dtype is None else _dtype_of(dtype, weights)
+    with _without_weights(cls):
+        model = cls(config, **pooling) if pooling else cls.from_config(config)
+    if chosen == torch.float64:
+        model.to(chosen)  # before the weights, which float32 would round
     report = model.set_file_weights(
         weights,
         folder,
@@ -186,8 +190,8 @@ def read_model(
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()
     log_report(report, name)
-    if dtype is not None:
-        model.to(_dtype_of(dtype, weights))
+    if chosen is not None:
+        model.to(chosen)
     return model.eval()
 
 
@@ -207,6 +211,19 @@ def _dtype_of(dtype: torch.dtype | str, weights: Mapping[str, torch.Tensor]) -> 
     if not isinstance(named, torch.dtype) or not named.is_floating_point:
         raise UserError(f"dtype is {dtype!r}; expected 'auto', torch.float32, torch.bfloat16, ...")
     return named
+
+
+@contextmanager
+def _without_weights(cls: "type[Model]") -> Iterator[None]:
+    """Neither allocate nor draw the weights of a new model: they are read next.
+
+    A user's own class may have buffers and layers of any kind, which only it can initialise.
+    """
+    if not cls.__module__.startswith("heedful."):
+        yield
+        return
+    with torch.device("meta"), _Unfilled():
+        yield
 
 
 class _Unfilled(TorchFunctionMode):

@@ -399,9 +399,10 @@ class Model(nn.Module, ABC):
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
 
     def file_weights(self) -> dict[str, Tensor]:
-        """Return the weights under their names in a weight file."""
+        """Return the weights under their names in a file. Shared ones have the first name."""
+        named = {id(x): (name, x) for name, x in reversed(self.state_dict(keep_vars=True).items())}
         in_files = self.file_names
-        weights = {renamed(name, in_files): tensor for name, tensor in self.state_dict().items()}
+        weights = {renamed(name, in_files): x.detach() for name, x in reversed(named.values())}
         return self.body.to_file_layout(weights)
 
     def from_file_layout(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

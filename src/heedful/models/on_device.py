@@ -80,6 +80,9 @@ class DecoderSteps:
     def step(self, newest: StepInput) -> tuple[Tensor, None]:
         """Return logits of the token after the newest tokens; see ``StaticDecoder.step``."""
         positions = (self.positions + newest.num_tokens).expand(newest.tokens.shape)
+        padding = self.body.embeddings.padding_position
+        if padding is not None:  # as ``Embeddings.default_positions`` does
+            positions = torch.where(newest.tokens == padding, padding, positions)
         hidden: Tensor = self.body.embeddings(newest.tokens, None, positions)  # (B, W, D)
         if self.body.encoder.layer_norm is not None:  # pre-norm embeddings have no normalisation
             hidden = hidden.to(self.body.encoder.layer_norm.weight.dtype)

@@ -5,7 +5,7 @@ Google's original BERTs can be read, too: ``bert_config.json`` and ``bert_model.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,18 +59,23 @@ def initialise(module: nn.Module, std: float) -> None:
         std: standard deviation of the weights.
     """
     for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d | Vectors):
-            nn.init.normal_(part.weight, std=std)
-        if isinstance(part, nn.Embedding) and part.padding_idx is not None:
-            with torch.no_grad():
-                part.weight[part.padding_idx].zero_()
-        elif isinstance(part, nn.LayerNorm):
-            nn.init.ones_(part.weight)
-        elif isinstance(part, SegmentPositions):
-            for table in part.parameters(recurse=False):
-                nn.init.normal_(table, std=std)
-        if isinstance(bias := getattr(part, "bias", None), nn.Parameter):
-            nn.init.zeros_(bias)
+        _initialise_alone(part, std)
+
+
+def _initialise_alone(part: nn.Module, std: float) -> None:
+    """Initialise the weights that a module has itself. Other kinds keep those of their class."""
+    if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d | Vectors):
+        nn.init.normal_(part.weight, std=std)
+    if isinstance(part, nn.Embedding) and part.padding_idx is not None:
+        with torch.no_grad():
+            part.weight[part.padding_idx].zero_()
+    elif isinstance(part, nn.LayerNorm):
+        nn.init.ones_(part.weight)
+    elif isinstance(part, SegmentPositions):
+        for table in part.parameters(recurse=False):
+            nn.init.normal_(table, std=std)
+    if isinstance(bias := getattr(part, "bias", None), nn.Parameter):
+        nn.init.zeros_(bias)
 
 
 def save_pretrained(
@@ -163,14 +168,9 @@ def set_weights(
             an encoder weight that the model lacks, or a shape or dtype is wrong.
     """
     prefix = model.body.prefix
-    from_files = {theirs: ours for ours, theirs in model.file_names.items()}
-    weights: dict[str, Tensor] = {}
-    for file_name, tensor in model.body.from_file_layout(tensors).items():
-        name = renamed(_plain_name(file_name, prefix), from_files)
-        if name in weights:
-            raise UserError(f"{folder}: {name} appears twice, under two names")
-        if name not in BUFFERS and (not fresh_head or _part(name) in BODY):
-            weights[name] = tensor
+    weights = _named_by_model(model, tensors, folder)
+    if fresh_head:
+        weights = {name: weights[name] for name in weights if _part(name) in BODY}
     parameters = _by_plain_name(model, prefix)
     for name in [name for name in weights if name.endswith(_DECODER_BIAS)]:
         bias = name.removesuffix(_DECODER_BIAS) + ".bias"
@@ -179,18 +179,18 @@ def set_weights(
     mismatched = _mismatched(weights, parameters) if ignore_mismatched_sizes else set()
     weights = {name: tensor for name, tensor in weights.items() if name not in mismatched}
     missing = [name for name in parameters if name not in weights]
-    surplus = [name for name in weights if name not in parameters]
-
-    needed = {*ENCODER, *(_part(name) for name in weights if name in parameters)}
-    wrong = [name for name in missing if _part(name) in needed and name not in mismatched]
+    buffers = _saved_buffers(model, prefix)
+    surplus = [name for name in weights if name not in parameters and name not in buffers]
+    present = [name for name in parameters if name in weights]
+    wrong = _missing_parts(model, present, [name for name in missing if name not in mismatched])
     if wrong:
         raise UserError(f"{folder}: weights are missing: {join_names(wrong)}")
-    wrong = [name for name in surplus if _part(name) in ENCODER]
+    wrong = _unknown_parts(surplus, tensors, prefix)
     if wrong:
         raise UserError(f"{folder}: weights that {CONFIG} does not mention: {join_names(wrong)}")
-    for name, parameter in parameters.items():
+    for name, tensor in {**parameters, **buffers}.items():
         if name in weights:
-            _check_fit(name, weights[name], parameter, folder)
+            _check_fit(name, weights[name], tensor, folder)
 
     ready = {
         parameter: weights[name]
@@ -199,18 +199,70 @@ def set_weights(
     }
     allocate(model, ready)
     copied = [name for name in weights if name in parameters and parameters[name] not in ready]
-    parameters = _by_plain_name(model, prefix)
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
         if any(_plain_name(name, prefix) in missing for name in owned):
-            initialise(part, model.config.initializer_range)
+            _initialise_alone(part, model.config.initializer_range)
+    tensors_of_model = {**_by_plain_name(model, prefix), **_saved_buffers(model, prefix)}
     with torch.no_grad():
-        for name in copied:
-            parameters[name].copy_(weights[name])
+        for name in (*copied, *(name for name in buffers if name in weights)):
+            tensors_of_model[name].copy_(weights[name])
     names = [name for name, _ in model.named_parameters()]
     model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
     fresh = dict.fromkeys(name if name in mismatched else _up_to_part(name) for name in missing)
     return LoadReport(fresh=[*fresh], unused=surplus)
+
+
+def _named_by_model(
+    model: "Model", tensors: Mapping[str, Tensor], folder: Path
+) -> dict[str, Tensor]:
+    """Return the weights of a file under the plain names of the model."""
+    from_files = {theirs: ours for ours, theirs in model.file_names.items()}
+    weights: dict[str, Tensor] = {}
+    for file_name, tensor in model.body.from_file_layout(tensors).items():
+        name = renamed(_plain_name(file_name, model.body.prefix), from_files)
+        if name in weights:
+            raise UserError(f"{folder}: {name} appears twice, under two names")
+        if name not in BUFFERS:
+            weights[name] = tensor
+    return weights
+
+
+def _missing_parts(model: "Model", present: Sequence[str], missing: Sequence[str]) -> list[str]:
+    """Return the missing weights that may not start fresh: of the body, or of half a part.
+
+    A user's own model may have parts beside its body whose names are those of parts of a body.
+    """
+    prefix = model.body.prefix
+    of_body = {
+        _plain_name(name, prefix)
+        for name, _ in model.named_parameters()
+        if model.body is model or name.startswith(f"{prefix}.")
+    }
+
+    def part(name: str) -> tuple[bool, str]:
+        return name in of_body, _part(name)
+
+    needed = {(True, name) for name in ENCODER} | {part(name) for name in present}
+    return [name for name in missing if part(name) in needed]
+
+
+def _unknown_parts(surplus: Sequence[str], in_file: Collection[str], prefix: str) -> list[str]:
+    """Return the weights of a body that the model lacks.
+
+    If the names of the body's weights have the prefix, the others are not the body's.
+    """
+    has_prefix = any(name.startswith(f"{prefix}.") for name in in_file)
+    return [
+        name for name in surplus if _part(name) in ENCODER and not (has_prefix and name in in_file)
+    ]
+
+
+def _saved_buffers(model: nn.Module, prefix: str) -> dict[str, Tensor]:
+    """Return the buffers that a state dict holds, by plain name."""
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    state = model.state_dict(keep_vars=True)
+    return {_plain_name(name, prefix): state[name] for name in state if name not in parameters}
 
 
 def _mismatched(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> set[str]:
@@ -242,14 +294,14 @@ def _up_to_part(name: str) -> str:
     return name[: name.index(part) + len(part)]
 
 
-def _check_fit(name: str, tensor: Tensor, parameter: Tensor, folder: Path) -> None:
-    if tensor.shape != parameter.shape:
+def _check_fit(name: str, tensor: Tensor, expected: Tensor, folder: Path) -> None:
+    if tensor.shape != expected.shape:
         way_out = "" if _part(name) in BODY else ", or fresh_head=True to start it fresh"
         raise UserError(
             f"{folder}: {name} has shape {tuple(tensor.shape)}; "
-            f"the model expects {tuple(parameter.shape)}{way_out}"
+            f"the model expects {tuple(expected.shape)}{way_out}"
         )
-    if not tensor.is_floating_point():
+    if expected.is_floating_point() and not tensor.is_floating_point():
         raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
 
 

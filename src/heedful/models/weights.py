@@ -125,10 +125,10 @@ def check_weights(
 
 
 def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = None) -> None:
-    """Move a model from the device "meta" to the CPU, with uninitialised weights.
+    """Move tensors from the device "meta" to the CPU, without initialising them.
 
     ``to_empty`` would also import torch's compiler, which takes longer than all other work for a
-    prediction. Shared parameters stay shared.
+    prediction. Shared parameters stay shared. Tensors elsewhere stay as they are.
 
     Args:
         model: modified in place.
@@ -144,6 +144,8 @@ def allocate(model: nn.Module, ready: Mapping[nn.Parameter, Tensor] | None = Non
             *part.named_buffers(recurse=False),
         ]:
             if old not in allocated:
+                if not old.is_meta:
+                    continue
                 new = torch.empty(old.shape, dtype=old.dtype)
                 if isinstance(old, nn.Parameter):
                     new = nn.Parameter(new, old.requires_grad)
