@@ -129,8 +129,13 @@ def test_lists_are_ranked_anew(
 ) -> None:
     path = tmp_path / "n.jsonl"
     lists = [
-        {"id": 1, "hypotheses": [{"text": "is the blue sky.", "score": -1}, "the sky is blue."]},
-        {"hypotheses": ["the sky is blue.", {"text": "sky the is.", "score": 1000}]},
+        {"id": 1, "hypotheses": [{"text": "is the blue sky.", "n": [2]}, "the sky is blue."]},
+        {
+            "hypotheses": [
+                {"text": "the sky is blue.", "score": 0},
+                {"text": "sky the is.", "score": 1000, "n": 3, "total": 4},
+            ]
+        },
     ]
     path.write_text("".join(json.dumps(item) + "\n" for item in lists))
     assert run(["score", str(masked_run), "--n-best", str(path)]) == 0
@@ -138,6 +143,8 @@ def test_lists_are_ranked_anew(
     assert first["id"] == 1
     assert [row["text"] for row in first["hypotheses"]] == ["the sky is blue.", "is the blue sky."]
     assert [row["score"] for row in second["hypotheses"]] == [1000, 0]
+    assert [row.get("n") for row in first["hypotheses"]] == [None, [2]]
+    assert second["hypotheses"][0]["n"] == 3
     for row in first["hypotheses"] + second["hypotheses"]:
         assert row["total"] == pytest.approx(row["score"] + row["log_likelihood"], abs=1e-5)
     assert run(["score", str(masked_run), "--n-best", str(path), "--weight", "0"]) == 0

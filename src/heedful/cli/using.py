@@ -234,7 +234,7 @@ def score(
 
     A list to re-rank, from a speech recogniser or a translator, is one line of JSON:
 
-        {"hypotheses": [{"text": "a nice man", "score": -1.2}, {"text": "an ice man"}]}
+        {"hypotheses": [{"text": "nice man", "score": -1.2}, {"text": "ice man", "score": -1.1}]}
 
     Parameters
     ----------

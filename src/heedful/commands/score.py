@@ -80,7 +80,8 @@ def rerank(
 ) -> Iterator[str]:
     """Sort the hypotheses of each list, best first, and format the list as a JSON object.
 
-    They are sorted by ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4).
+    They are sorted by ``score + weight * log_likelihood`` (Salazar et al. 2020, section 4). A list
+    without scores is sorted by the likelihood alone. Other keys of hypotheses are kept.
 
     Args:
         predictor: predictor of a pre-trained run.
@@ -101,15 +102,16 @@ def rerank(
 def _ranked(item: NBestList, scored: list[Likelihood], weight: float) -> str:
     ranked = sorted(
         (
-            (entry.score + weight * likelihood.total, entry, likelihood)
+            ((entry.score or 0.0) + weight * likelihood.total, entry, likelihood)
             for entry, likelihood in zip(item.entries, scored, strict=True)
         ),
         key=lambda row: -row[0],
     )
     rows = [
         {
+            **entry.others,
             "text": entry.text,
-            "score": entry.score,
+            "score": entry.score or 0.0,
             "log_likelihood": round(likelihood.total, 6),
             "total": round(total, 6),
         }
