@@ -191,6 +191,35 @@ def test_texts_of_a_file_are_scored(
     assert second["tokens_total"] == second["tokens_used"] == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--beam", "3"], "--beam has no effect on the likelihood of a text: leave it out"),
+        (["--top", "3"], "--top has no effect"),
+        (["--long-text", "refuse"], "--long-text has no effect"),
+        (["--label", "nope"], "--label has no effect on the likelihood of a text"),
+        (["--text-pair", "nope"], "--text-pair has no effect"),
+        (["--text", "nope", "--n-best", "a.jsonl"], "column options are for --input"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    masked_run: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    texts = [] if "--n-best" in options else ["the sky"]
+    assert run(["score", str(masked_run), *texts, *options]) == 2
+    assert capsys.readouterr().err.startswith(f"heedful: {message}")
+
+
+def test_options_of_computing_change_no_score(
+    masked_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--precision", "fp32", "--device", "cpu", "--batch-size", "2"]
+    for more in ([], [*options, "--batch-tokens", "40", "--max-length", "12"]):
+        assert run(["score", str(masked_run), "the sky is blue", *more]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["log_likelihood"] == pytest.approx(second["log_likelihood"], rel=1e-2)
+
+
 def test_only_a_pre_trained_run_scores(
     colours: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -264,6 +264,9 @@ def score(
         raise UserError("--all-scores is for texts; --n-best always prints the scores of a list")
     if n_best is not None and (texts or input is not None):
         raise UserError("give --n-best, or texts or --input, not both")
+    if n_best is not None and columns != ColumnSettings(encoding=columns.encoding):
+        raise UserError("column options are for --input, not for --n-best")
+    score.check_settings(predicting, columns)
     predictor = Predictor.load(run, predicting)
     if n_best is not None:
         for line in score.rerank(predictor, n_best, weight=weight, encoding=columns.encoding):

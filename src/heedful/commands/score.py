@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from itertools import islice, tee
 from pathlib import Path
 
@@ -10,9 +11,25 @@ from heedful.predictor import Predictor
 from heedful.reading import Record
 from heedful.reading.lines import UTF8
 from heedful.reading.n_best import NBestList, read_n_best
+from heedful.settings import ColumnSettings, PredictSettings, refuse_options
 from heedful.task import AnyTask
 from heedful.tasks.generate import Generate
 from heedful.tasks.likelihood import Likelihood, Placed, likelihoods
+
+_USED = frozenset({"precision", "device", "max_length", "batch_size", "batch_tokens"})
+"""Fields of ``PredictSettings`` that affect the computation of likelihoods."""
+
+
+def check_settings(settings: PredictSettings, columns: ColumnSettings) -> None:
+    """Refuse options of answers and columns that have no effect on likelihoods.
+
+    Raises:
+        UserError: naming the option.
+    """
+    names = [field.name for field in fields(settings) if field.name not in _USED]
+    why = "has no effect on the likelihood of a text: leave it out"
+    refuse_options(settings, names, why)
+    refuse_options(columns, ("text_pair", "label", "label_separator"), why)
 
 
 def score_texts(predictor: Predictor, texts: Iterable[Placed]) -> Iterator[Likelihood]:

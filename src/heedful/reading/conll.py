@@ -92,9 +92,10 @@ def _read(
     heads = list(islice(sentences, _NUM_INSPECTED))
     numbered = _are_numbered(heads)
     if numbered and word is None:
+        needed = "columns of the words and the tags, such as --text 2 --label 3"
         raise UserError(
-            f"{source}: column 1 numbers the words of a sentence, as in CoNLL-U; give the columns "
-            "of the words and the tags, such as --text 2 --label 3"
+            f"{source}: column 1 numbers the words of a sentence, as in CoNLL-U; give the "
+            f"{needed if labelled else 'column of the words, such as --text 2'}"
         )
     inspected = [name for first, rows in heads for name in _words(rows, word, source, first)]
     join = join_characters if _are_characters(inspected) else join_words
