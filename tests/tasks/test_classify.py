@@ -4,6 +4,7 @@ import json
 import math
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from tests.tiny_folders import write_folder
 
 import heedful
+from heedful.batches import Batch
 from heedful.errors import UserError
 from heedful.reading import Record
 from heedful.tasks.answers.labels import Prediction
@@ -136,11 +138,29 @@ def test_a_classifier_that_starts_at_the_bias_of_the_counts_has_the_lowest_loss(
     torch.nn.functional.cross_entropy(logits, targets, torch.tensor(weights)).backward()
     assert bias.grad is not None
     torch.testing.assert_close(bias.grad, torch.zeros(3))
-    several = torch.tensor(bias_of_counts(counts, weights, 100)).sigmoid()
+    several = torch.tensor(bias_of_counts(counts, None, 100)).sigmoid()
     torch.testing.assert_close(several, torch.tensor([0.9, 0.09, 0.01]))
     assert bias_of_counts([5, 5], None, None) == (0, 0)
     assert bias_of_counts([0, 8], None, None) == bias_of_counts([1, 8], None, None)
     assert bias_of_counts([0, 8], None, 8) == (math.log(1 / 7), math.log(8))
+
+
+def test_weights_of_several_labels_count_for_the_items_that_have_them() -> None:
+    counts = Counter(common=9, rare=1, every=10)
+    labels, records = ("common", "every", "never", "rare"), 10
+    balanced = class_weights("balanced", labels, counts, records)
+    assert balanced == (1 / 9, 1 / 10, 9, 9)
+    bias = bias_of_counts([counts[label] for label in labels], balanced, records)
+    torch.testing.assert_close(bias, (0.0, 0.0, 0.0, 0.0))
+    weights = class_weights("rare=3", labels, counts, records)
+    bias = torch.tensor(bias_of_counts([9, 10, 0, 1], weights, records)).requires_grad_()
+    targets = torch.zeros(records, 4)
+    targets[:9, 0], targets[9, 3] = 1, 1
+    task = Classify(labels=labels, multi_label=True, weights=weights)
+    batch = Batch(inputs={}, targets={"labels": targets}, num_tokens=0, num_positions=0)
+    task.loss(lambda **_: SimpleNamespace(logits=bias.expand(records, 4)), batch).backward()
+    assert bias.grad is not None
+    torch.testing.assert_close(bias.grad[[0, 3]], torch.zeros(2))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])

@@ -36,8 +36,9 @@ class ClassifySettings:
     """Labels in the order of the model's outputs, separated by commas; default: sorted. A label
     with a comma needs double quotes, as in CSV: '"yes, now",no'."""
     class_weights: str | None = None
-    """Weights of the classes in the loss: balanced, or label=weight, separated by commas. A label
-    with a comma needs double quotes, as in --labels."""
+    """Weights of the classes in the loss: balanced, or label=weight, separated by commas; with
+    --label-separator, weights of the items that have the label. A label with a comma needs double
+    quotes, as in --labels."""
     preset: str | None = None
     """Images: train from scratch with these sizes (mini, tiny, small, base, large, huge), instead
     of from --model."""

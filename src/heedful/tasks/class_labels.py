@@ -71,11 +71,22 @@ def are_measurements(labels: Sequence[str]) -> bool:
 
 
 def class_weights(
-    setting: str | None, labels: Sequence[str], counts: Counter[str]
+    setting: str | None,
+    labels: Sequence[str],
+    counts: Counter[str],
+    num_items: int | None = None,
 ) -> tuple[float, ...] | None:
     """Parse ``--class-weights``: None, ``balanced``, or comma-separated ``label=weight`` pairs.
 
-    ``balanced`` gives each class the same total weight: items / (classes x items of the class).
+    ``balanced`` gives each class the same total weight: items / (classes x items of the class). If
+    an item may have any number of labels, the items with a label get the same total weight as the
+    items without it: items without it / items with it.
+
+    Args:
+        setting: the value of the option.
+        labels: the labels, in the order of the weights.
+        counts: number of training items with each label.
+        num_items: number of training items if an item may have any number of labels, else None.
 
     Raises:
         UserError: a label is unknown, or a weight is not a number above 0.
@@ -83,8 +94,11 @@ def class_weights(
     if setting is None:
         return None
     if setting == "balanced":
-        total = counts.total()
-        return tuple(total / (len(labels) * max(1, counts[label])) for label in labels)
+        # A label that no item has counts as that of one item, and one of all as missing once.
+        at_least_one = [max(1, counts[label]) for label in labels]
+        if num_items is not None:
+            return tuple(max(1, num_items - count) / count for count in at_least_one)
+        return tuple(counts.total() / (len(labels) * count) for count in at_least_one)
     weights = dict.fromkeys(labels, 1.0)
     for part in split_values("--class-weights", setting):
         label, equals, weight = part.rpartition("=")

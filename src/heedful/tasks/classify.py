@@ -67,7 +67,7 @@ class Classify(Task[Item, Tensor, Prediction]):
     multi_label: bool
     """Whether an item may have any number of labels, including none."""
     weights: tuple[float, ...] | None = None
-    """Weight of each label in the loss."""
+    """Weight in the loss of the items with each label; items without it have weight 1."""
     start_bias: tuple[float, ...] | None = None
     """Bias of a fresh classifier, see `bias_of_counts`; None if unknown, for 0."""
     pairs: bool | None = False
@@ -132,14 +132,13 @@ class Classify(Task[Item, Tensor, Prediction]):
         if options.labels is not None:
             order = [stripped(one, counts) for one in split_values("--labels", options.labels)]
         labels = order_labels(counts, order, multi_label=multi_label)
-        weights = class_weights(options.class_weights, labels, counts)
+        several = num_items if multi_label else None
+        weights = class_weights(options.class_weights, labels, counts, several)
         return cls(
             labels=labels,
             multi_label=multi_label,
             weights=weights,
-            start_bias=bias_of_counts(
-                [counts[label] for label in labels], weights, num_items if multi_label else None
-            ),
+            start_bias=bias_of_counts([counts[label] for label in labels], weights, several),
             pairs=pairs,
             pictures=pictures,
             shift=shift,
@@ -217,11 +216,12 @@ class Classify(Task[Item, Tensor, Prediction]):
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed cross-entropy of the batch."""
-        logits = forward(**batch.inputs).logits
-        entropy = losses.binary_cross_entropy if self.multi_label else losses.cross_entropy
+        logits, labels = forward(**batch.inputs).logits, batch.targets["labels"]
         weights = self._weights()
         weights = None if weights is None else copy_to_device(weights, logits.device)
-        return entropy(logits, batch.targets["labels"], class_weights=weights)[0]
+        if self.multi_label:
+            return losses.binary_cross_entropy(logits, labels, positive_weights=weights)[0]
+        return losses.cross_entropy(logits, labels, class_weights=weights)[0]
 
     def loss_divisor(self, batch: Batch) -> float:
         """Return the number of labels, or the sum of their weights."""

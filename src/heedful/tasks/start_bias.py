@@ -25,13 +25,14 @@ def bias_of_counts(
 
     Args:
         counts: number of training items with each label.
-        weights: weight of each label in the loss.
+        weights: weight of the items with each label in the loss.
         num_items: number of training items if an item may have any number of labels, else None.
     """
     at_least_one = [max(1, count) for count in counts]
-    if num_items is not None:  # a label's weight is the same whether an item has it or not
-        return tuple(math.log(count / max(1, num_items - count)) for count in at_least_one)
     weighed = [w * n for w, n in zip(weights or [1.0] * len(counts), at_least_one, strict=True)]
+    if num_items is not None:
+        missing = [max(1, num_items - count) for count in at_least_one]
+        return tuple(math.log(w / m) for w, m in zip(weighed, missing, strict=True))
     mean = math.fsum(weighed) / len(weighed)
     return tuple(math.log(one / mean) for one in weighed)
 
