@@ -170,6 +170,47 @@ def test_a_run_goes_on_with_its_own_development_data_only(tmp_path: Path) -> Non
     assert check_run(asked, record("regress", dev=["three"]))
 
 
+@pytest.mark.parametrize(
+    ("key", "old", "new", "said"),
+    [
+        (
+            "phrases",
+            {"file": "a/phrases.txt", "bytes": 1, "sha256": "one"},
+            {"file": "a/phrases.txt", "bytes": 1, "sha256": "two"},
+            "was started with other --phrases: its files have changed: a/phrases.txt$",
+        ),
+        ("tokenizer", "one", "two", "with another tokenizer: its vocabulary has changed$"),
+    ],
+)
+def test_a_run_goes_on_with_its_own_tokenizer_and_phrases_only(
+    tmp_path: Path, key: str, old: Any, new: Any, said: str
+) -> None:
+    asked = RunSettings(out=tmp_path / "run", resume=True)
+    make_run(asked, replace(record("regress"), **{key: old}))
+    for same in (old, None):  # None before the tokenizer is loaded
+        assert check_run(asked, replace(record("regress"), **{key: same}))
+    with pytest.raises(UserError, match=said):
+        check_run(asked, replace(record("regress"), **{key: new}))
+    written = json.loads((asked.out / RECORD).read_text())
+    del written[key]  # as older versions wrote it
+    (asked.out / RECORD).write_text(json.dumps(written))
+    assert check_run(asked, replace(record("regress"), **{key: new}))
+
+
+def test_a_run_does_not_go_on_with_another_vocabulary(tiny_model: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    asked: dict[str, Any] = {"model": str(model), "out": tmp_path / "run", "steps": 1}
+    asked["train"] = LATEST / "data" / "classify.csv"
+    heedful.train("classify", **asked)
+    (tmp_path / "run" / MANIFEST).unlink()  # as if killed just before it was finished
+    first, *rest = (model / "vocab.txt").read_text().splitlines()
+    words = [word for word in rest if not word.startswith("[")]
+    special = [first, *(word for word in rest if word.startswith("["))]
+    (model / "vocab.txt").write_text("\n".join([*special, *reversed(words), ""]))
+    with pytest.raises(UserError, match="run was started with another tokenizer: its voc"):
+        heedful.train("classify", **asked, resume=True)
+
+
 @pytest.mark.parametrize(("key", "value"), [("task", 3), ("goal", []), ("max_length", "8")])
 def test_a_record_of_other_kinds_is_damaged(key: str, value: Any, tmp_path: Path) -> None:
     (tmp_path / RECORD).write_text(json.dumps(asdict(record("regress")) | {key: value}))

@@ -19,6 +19,7 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError
 from heedful.training import ranks
 from heedful.training import rendezvous as meetings
+from heedful.training.record import shared_facts
 from heedful.training.rendezvous import (
     INTERFACE,
     Meeting,
@@ -27,7 +28,6 @@ from heedful.training.rendezvous import (
     interface_of,
     meet,
 )
-from heedful.training.run import shared_facts
 
 PROGRAM = """
 import json, sys

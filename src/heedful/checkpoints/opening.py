@@ -313,6 +313,11 @@ def _check_same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     _check_same_files(f"{run} was started on other training data", old.data, new.data)
     if old.dev is not None and new.dev is not None:
         _check_same_files(f"{run} was started with other data of --dev", old.dev, new.dev)
+    if old.phrases is not None and new.phrases is not None:
+        message = f"{run} was started with other --phrases"
+        _check_same_files(message, [old.phrases], [new.phrases])
+    if old.tokenizer is not None and new.tokenizer not in (None, old.tokenizer):
+        raise UserError(f"{run} was started with another tokenizer: its vocabulary has changed")
     if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
         raise UserError(f"{run} was started with another --teacher: its weights have changed")
 

@@ -52,6 +52,10 @@ class RunRecord:
     dev: list[dict[str, Any]] | None = None
     """File, bytes and SHA-256 of each ``--dev`` file; None without such files, or in records of
     older versions."""
+    phrases: dict[str, Any] | None = None
+    """File, bytes and SHA-256 of the ``--phrases``; None as for ``dev``."""
+    tokenizer: str | None = None
+    """SHA-256 of all that affects token ids; None in records of older versions."""
 
     @property
     def outside(self) -> bool:
@@ -101,14 +105,16 @@ def read_record(run: Path) -> RunRecord:
         raise UserError(
             f"{run}: not a heedful run (no {RECORD} in it), nor another model that heedful supports"
         )
-    raw = files.read_fields(path, RunRecord, absent={"teacher": None, "dev": None})
+    optional = {"teacher": dict, "dev": list, "phrases": dict, "tokenizer": str}
+    raw = files.read_fields(path, RunRecord, absent=dict.fromkeys(optional))
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
-    kinds |= {"versions": dict, "teacher": dict, "dev": list}
+    kinds |= {"versions": dict, **optional}
     for key, kind in kinds.items():
-        absent = raw[key] is None and key in ("teacher", "dev")
+        absent = raw[key] is None and key in optional
         if type(raw[key]) is not kind and not absent:
             raise UserError(f"{path}: {key!r} is {raw[key]!r:.40}; the file is damaged")
-    for item in (*raw["data"], *(raw["dev"] or ()), *filter(None, [raw["teacher"]])):
+    single = filter(None, (raw["teacher"], raw["phrases"]))
+    for item in (*raw["data"], *(raw["dev"] or ()), *single):
         if not isinstance(item, dict) or item.keys() != {"file", "bytes", "sha256"}:
             raise UserError(
                 f"{path}: {item!r:.40} is not a file with its size; the file is damaged"

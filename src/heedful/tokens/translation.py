@@ -69,6 +69,12 @@ class TranslationTokenizer:
         """Whether both sides share one vocabulary."""
         return self.source.ids is self.target.ids
 
+    def identity(self) -> list[Any]:
+        """Return everything that affects token ids, as JSON-serializable values."""
+        sides = (self.source, self.target)
+        models = [side.model.hex() if isinstance(side, MarianText) else "" for side in sides]
+        return [[dict(side.ids) for side in sides], models]
+
     def save_pretrained(self, folder: str | os.PathLike[str]) -> None:
         """Write the files into a folder, which is created if missing."""
         path = Path(folder)

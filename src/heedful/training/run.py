@@ -7,7 +7,7 @@ passes in the scoring, which depends on modules above training.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,9 @@ from heedful.checkpoints.opening import (
     make_run,
     tidy_finished,
 )
-from heedful.checkpoints.runs import RunRecord, versions
+from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, check_known, count_of
 from heedful.models.dropout import set_attention_dropout
-from heedful.reading import Fingerprint, fingerprint
-from heedful.reading.shards import find_shards, shard_fingerprints
 from heedful.settings import LongText, PredictSettings, refuse_options
 from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
@@ -43,7 +41,6 @@ from heedful.training.distil import (
     check_teacher,
     distillation,
     student_of,
-    teacher_print,
     teacher_record,
 )
 from heedful.training.ema import MovingAverage
@@ -56,6 +53,7 @@ from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 from heedful.training.prune import check_prunable, prune
+from heedful.training.record import new_record, shared_facts, with_goal, with_tokenizer
 from heedful.training.schedule import schedule, warmup_warning
 from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
@@ -90,7 +88,7 @@ def train(
     data, out = recipe.data, recipe.run.out
     device = prepare_device(recipe.training)
     teacher_record(recipe.teaching, kind.name)
-    record = _record(kind, recipe)
+    record = new_record(kind, recipe)
     if _is_finished(kind, recipe, record, say):
         return None
     say_if_damaged(kind, recipe, say)
@@ -99,6 +97,7 @@ def train(
     check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
     start = _start(task, recipe, say)
+    record = with_tokenizer(record, start.tokenizer)
     if not in_parts(recipe.training):  # otherwise each rank moves its own shard
         start.model.to(device)
     lessons = _distillation(task, recipe, start, device)
@@ -116,7 +115,6 @@ def train(
         with data_folder(out) as folder:
             with discarded_unless_prepared(out) if ranks.is_first() else nullcontext():
                 dev = _dev(task, recipe, start, folder)
-                original_recipe = recipe
                 if task.teacher_output == "texts" and recipe.teaching.teacher is not None:
                     with ranks.first_before_others():
                         recipe = targets_of(task, recipe, say)
@@ -127,7 +125,7 @@ def train(
                 _say_notes(start, recipe, record, say)
                 ranks.send_weights(start.model)
                 wrapped, start = trained(start, recipe, device)
-                record = _record(kind, original_recipe, task=task, max_length=start.max_length)
+                record = with_goal(record, task, start.max_length)
                 scorer = partial(_score, score, start, record, dev) if dev else None
                 run = _run(wrapped, lessons, task, recipe, start, examples, record, scorer, say)
             if ranks.is_first():
@@ -278,62 +276,6 @@ def check_evaluations(recipe: Recipe, metrics: tuple[str, ...]) -> None:
     if recipe.data.dev is None:
         why = "is for evaluations on --dev: give --dev too"
         refuse_options(training, ("evaluate_every", "metric", "patience"), why)
-
-
-def plain_values(settings: dict[str, Any]) -> dict[str, Any]:
-    """Convert settings to JSON types: paths become strings."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Path):
-            return str(value)
-        return [plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-    return {key: plain(value) for key, value in settings.items()}
-
-
-def _record(
-    kind: type[AnyTask], recipe: Recipe, *, task: AnyTask | None = None, max_length: int = 0
-) -> RunRecord:
-    """Return the record of a run; its goal stays empty until the task is decided."""
-    settings: dict[str, Any] = {}
-    for group in (recipe.data, recipe.options, recipe.columns, recipe.training):
-        settings |= asdict(group)
-    if recipe.teaching.teacher is not None:
-        settings |= asdict(recipe.teaching)
-    if recipe.teaching.student_layers is not None:
-        settings["model"] = recipe.teaching.teacher
-    dev = recipe.data.dev and fingerprint(recipe.data.dev, folders=_reads_images(recipe))
-    return RunRecord(
-        task=kind.name,
-        goal={} if task is None else plain_values(asdict(task)),
-        max_length=max_length,
-        settings=plain_values(settings),
-        data=[asdict(file) for file in _fingerprints(kind, recipe)],
-        versions=versions(),
-        teacher=teacher_print(recipe.teaching),
-        dev=[asdict(file) for file in dev] if dev else None,
-    )
-
-
-def _fingerprints(kind: type[AnyTask], recipe: Recipe) -> list[Fingerprint]:
-    if kind.streams(recipe):
-        return shard_fingerprints(find_shards(recipe.data.train))
-    return fingerprint(recipe.data.train, folders=_reads_images(recipe))
-
-
-def shared_facts(record: RunRecord) -> dict[str, Any]:
-    """Return what all ranks must have in common; files by name, so that an error can name one."""
-    facts = asdict(record)
-    for name in ("data", "dev"):
-        facts[name] = {
-            item["file"]: f"{item['bytes']:,} bytes with SHA-256 {item['sha256'][:16]}"
-            for item in facts[name] or ()
-        }
-    return facts
-
-
-def _reads_images(recipe: Recipe) -> bool:
-    return recipe.columns.format == "images"
 
 
 def _score(
