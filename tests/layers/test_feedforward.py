@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from heedful.layers import feedforward
 from heedful.layers.feedforward import ACTIVATIONS, Intermediate
@@ -67,3 +68,37 @@ def test_computing_again_after_autocast(monkeypatch: pytest.MonkeyPatch) -> None
         gradients.append(torch.autograd.grad(projected.float().sum(), weights))
     torch.testing.assert_close(gradients[1], gradients[0], rtol=0.02, atol=0.02)
     assert all(gradient.dtype is torch.float32 for gradient in gradients[1])
+
+
+class Doubled(nn.Linear):
+    """An adapter: a linear layer with a forward pass of its own."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(hidden)
+
+
+def test_a_layer_with_its_own_forward_or_hooks_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", 1)
+    inner, dense = parts("gelu")
+    hidden = torch.randn(SHAPE, dtype=torch.float64)
+    plain = inner.project(hidden, dense)
+    adapter = Doubled(16, 8).double()
+    adapter.load_state_dict(dense.state_dict())
+    torch.testing.assert_close(inner.project(hidden, adapter), 2 * plain)
+    seen: list[torch.Tensor] = []
+    hook = dense.register_forward_hook(lambda *call: seen.append(call[-1]))
+    torch.testing.assert_close(inner.project(hidden, dense), plain)
+    assert len(seen) == 1
+    hook.remove()
+    dense.register_full_backward_hook(lambda *call: seen.append(call[-1]))
+    inner.project(hidden, dense).sum().backward()
+    assert len(seen) == 2
+
+
+def test_pruned_weights_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feedforward, "_RECOMPUTE_FROM", 1)
+    inner, dense = parts("gelu")
+    prune.l1_unstructured(dense, "weight", amount=0.5)  # type: ignore[no-untyped-call]
+    for _ in range(2):
+        inner.project(torch.randn(SHAPE, dtype=torch.float64), dense).sum().backward()
+    assert dense.weight_orig.grad is not None

@@ -239,6 +239,22 @@ def test_where_the_kernels_are_not_used(everywhere: None, monkeypatch: pytest.Mo
         assert not fused.supports_dropout_add_norm(dense, norm, inner, hidden)
 
 
+def test_layers_with_hooks_or_their_own_forward_are_called(everywhere: None) -> None:
+    class Adapter(nn.Linear):
+        pass
+
+    dense, norm = part(8, 16)
+    inner, hidden = torch.randn(3, 8), torch.randn(3, 16)
+    layers: list[Any] = [nn.Identity(), Adapter(8, 16), dense]
+    for layer in layers:
+        if layer is dense:
+            assert fused.supports_fused_linear([layer], inner)
+            layer.register_forward_pre_hook(lambda *call: None)
+        assert not fused.supports_dropout_add_norm(layer, norm, inner, hidden)
+        assert not fused.supports_gelu(layer, F.gelu, inner)
+        assert not fused.supports_fused_linear([layer], inner)
+
+
 def test_each_draw_has_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     class Generator:
         seed, offset = 3, 8

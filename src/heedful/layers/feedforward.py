@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from heedful.layers import fused
 from heedful.layers.dropout import Dropout
-from heedful.layers.linear import Linear, linear
+from heedful.layers.linear import Linear, is_plain, linear
 
 
 def _gelu_tanh(hidden: Tensor) -> Tensor:
@@ -61,13 +61,14 @@ class Intermediate(nn.Module):
         ``checkpointed``; see ``Block``.
         """
         has_dropout = self.training and self.dropout.probability > 0
-        trains = torch.is_grad_enabled() and dense.weight.requires_grad and not recomputed
         projected: Tensor
         # Check the size last: an export does not train, and must keep sizes dynamic.
         if (
-            trains
-            and not has_dropout
-            and hidden.shape[:-1].numel() * self.dense.out_features >= _RECOMPUTE_FROM
+            torch.is_grad_enabled()
+            and not (recomputed or has_dropout)
+            and is_plain(dense)
+            and dense.weight.requires_grad
+            and hidden.shape[:-1].numel() * dense.in_features >= _RECOMPUTE_FROM
         ):
             arguments = (dense.weight, dense.bias, self.activation)
             projected = _ActivatedLinear.apply(self.dense(hidden), *arguments)  # type: ignore[no-untyped-call]

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from heedful.layers.kernel_check import kernel_error
-from heedful.layers.linear import is_eager
+from heedful.layers.linear import is_eager, is_plain
 
 _DEVICE_TYPE = "cuda"
 """The device type that the kernels support."""
@@ -57,7 +57,7 @@ def supports_dropout_add_norm(
     dense: nn.Linear, norm: nn.LayerNorm, inner: Tensor, hidden: Tensor
 ) -> bool:
     """Return whether `dropout_add_norm` supports these inputs: on a GPU, in half precision."""
-    if inner.device.type != _DEVICE_TYPE or type(norm) is not nn.LayerNorm:
+    if inner.device.type != _DEVICE_TYPE or not (is_plain(dense) and is_plain(norm)):
         return False
     vectors = (dense.bias, norm.weight, norm.bias)
     if hidden.shape[-1] > _MAX_WIDTH or any(vector is None for vector in vectors):
@@ -70,6 +70,7 @@ def supports_gelu(dense: nn.Linear, activation: Callable[[Tensor], Tensor], hidd
     return (
         activation is F.gelu
         and torch.is_grad_enabled()
+        and is_plain(dense)
         and dense.weight.requires_grad
         and dense.bias is not None
         and _supported((hidden, dense.weight, dense.bias), hidden)
@@ -134,7 +135,9 @@ def gelu(hidden: Tensor, dense: nn.Linear) -> Tensor:
 
 def supports_fused_linear(layers: Sequence[nn.Linear], hidden: Tensor) -> bool:
     """Return whether `fused_linear` supports these layers and hidden states."""
-    if hidden.device.type != _DEVICE_TYPE or any(layer.bias is None for layer in layers):
+    if hidden.device.type != _DEVICE_TYPE or not all(is_plain(layer) for layer in layers):
+        return False
+    if any(layer.bias is None for layer in layers):
         return False
     weights = [part for layer in layers for part in (layer.weight, layer.bias)]
     return _supported((hidden, *weights), hidden)

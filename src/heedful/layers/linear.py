@@ -33,6 +33,23 @@ class Linear(nn.Linear):
         return linear(hidden, self.weight, self.bias)
 
 
+def is_plain(layer: nn.Module) -> bool:
+    """Return whether other code may compute a linear layer or a layer normalisation for it.
+
+    It may not for a subclass, such as an adapter, nor if hooks read or change what the layer does.
+    """
+    hooks = (
+        layer._forward_hooks,
+        layer._forward_pre_hooks,
+        layer._backward_hooks,
+        layer._backward_pre_hooks,
+    )
+    return type(layer) in _PLAIN_LAYERS and "forward" not in vars(layer) and not any(hooks)
+
+
+_PLAIN_LAYERS = (Linear, nn.Linear, nn.LayerNorm)
+
+
 def linear(hidden: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return ``hidden @ weight.T + bias``. Shape (..., O).
 
