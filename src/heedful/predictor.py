@@ -19,6 +19,7 @@ from torch import Tensor
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import MAX_PADDING, Positions
 from heedful.batches.images import random_images
+from heedful.cancellation import check_cancelled
 from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
 from heedful.compiled.int8_layers import calibration_rows
@@ -354,6 +355,7 @@ class Predictor:
         outputs: list[Any] = [None] * len(examples)
         forward = self.compiled.model
         for rows in self.plan([len(example.ids) for example in examples], settings):
+            check_cancelled()
             draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.run_model(forward, batch.to(self.device), settings)

@@ -16,6 +16,7 @@ from tests.decoding.test_penalties import SOURCE, Text, Texts, attention_after
 from tests.exact import assert_same_bits
 from torch import Tensor
 
+from heedful.cancellation import cancellable
 from heedful.decoding import on_device
 from heedful.decoding.candidates import forced_tokens
 from heedful.decoding.on_device import beam_search_on_device
@@ -157,6 +158,20 @@ def test_those_that_are_done_leave_when_they_are_half(
     assert len(computed) % look == 0
     longest = max(len(item.tokens) for (item,) in right)
     assert longest < len(computed) <= longest + look
+
+
+def test_a_search_ends_when_its_caller_cancels_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_device, "_CHECK_EVERY", 2)
+    language = Language(torch.empty(1, 0, dtype=torch.int64))
+    wanted = Search(eos_token_id=END, max_new_tokens=300, min_new_tokens=290)
+
+    def check() -> None:
+        if len(language.computed) > 4:
+            raise KeyboardInterrupt
+
+    with cancellable(check), pytest.raises(KeyboardInterrupt):
+        beam_search_on_device(language, torch.tensor([5]), wanted, forced_tokens(None, 1, wanted))
+    assert len(language.computed) == 6
 
 
 @pytest.mark.parametrize("beams", [1, 3])

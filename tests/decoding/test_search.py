@@ -10,6 +10,7 @@ import torch
 from tests.alike import assert_same_texts, tokens_of
 from torch import Tensor
 
+from heedful.cancellation import cancellable
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
 
@@ -192,6 +193,25 @@ def test_what_has_ended_is_not_computed(options: dict[str, Any]) -> None:
     widest = 20 * max(options.get("num_beams", 1), options.get("num_return_sequences", 1))
     assert max(step.computed) <= widest
     assert step.computed[-1] < max(step.computed)
+
+
+class Cancelled(Exception):  # noqa: N818 - nothing is wrong
+    """Raised by a caller that needs the rest no more."""
+
+
+@pytest.mark.parametrize("options", [{"num_beams": 3}, {"do_sample": True}])
+def test_a_search_ends_when_its_caller_cancels_it(options: dict[str, Any]) -> None:
+    step = Language()
+
+    def check() -> None:
+        if len(step.computed) == 3:
+            raise Cancelled
+
+    with cancellable(check), pytest.raises(Cancelled):
+        run([5], step, max_new_tokens=1000, min_new_tokens=999, **options)
+    assert len(step.computed) == 3
+    (again,) = run([5], step, **options)
+    assert len(again) == 1
 
 
 def test_samples_follow_the_probabilities() -> None:

@@ -2,12 +2,17 @@
 
 import asyncio
 import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from tests.alike import same
 from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, service_of
 
+from heedful.cancellation import check_cancelled
 from heedful.predictor import Predictor
 from heedful.serving.lane import Throughput
 from heedful.serving.problem import Problem
@@ -131,6 +136,75 @@ async def test_who_leaves_is_not_computed() -> None:
         with pytest.raises(asyncio.CancelledError):
             await asking
         assert lane.queue.items == 0
+
+
+@contextmanager
+def computing_for_long(name: str) -> Iterator[threading.Event]:
+    """Let a run compute its batches for a minute each; give what is set when it has begun."""
+    begun, task = threading.Event(), loaded(name).predictor.task
+    ends = time.monotonic() + 60
+
+    def compute(*inputs: Any) -> Any:
+        begun.set()
+        while time.monotonic() < ends:
+            check_cancelled()
+            time.sleep(0.001)
+        raise AssertionError("it was not cancelled")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(task), "run_model", compute)
+        yield begun
+
+
+async def test_who_leaves_is_computed_no_further() -> None:
+    async with service_of("classify") as service:
+        with computing_for_long("classify") as begun:
+            asking = asyncio.create_task(asked(service, "classify", ["a", "b", "c"]))
+            await asyncio.to_thread(begun.wait)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        async with asyncio.timeout(30):
+            answers = await asked(service, "classify", ["the red cat sleeps"])
+        assert answers[0].label == "animal"
+
+
+async def test_a_service_that_stops_computes_no_further() -> None:
+    async with service_of("classify") as service:
+        with computing_for_long("classify") as begun:
+            asking = asyncio.create_task(asked(service, "classify", ["a"]))
+            await asyncio.to_thread(begun.wait)
+            await service.close()
+            async with asyncio.timeout(30):
+                await asyncio.to_thread(service.runs["classify"].lane._thread.shutdown)
+        assert not asking.done()
+        asking.cancel()
+
+
+async def test_a_batch_is_small_where_long_texts_are_generated() -> None:
+    async with service_of("translate", "classify", batch_tokens=64) as service:
+        warm = batches(service, "translate")
+        for options, expected in (
+            ({"beam": 16, "max_new_tokens": 64}, 3),  # 2 texts of 1,024 tokens each
+            ({"sample": True, "top": 16, "max_new_tokens": 64}, 3),
+            ({"beam": 4, "max_new_tokens": 8}, 1),
+        ):
+            assert len(await asked(service, "translate", ["Das"] * 6, **options)) == 6
+            assert batches(service, "translate") - warm == expected
+            warm += expected
+        warm = batches(service, "classify")
+        await asked(service, "classify", ["a"] * 16)
+        assert batches(service, "classify") - warm == 1
+
+
+def batches(service: Service, run: str) -> int:
+    """Return the number of batches that a run has computed."""
+    (line,) = (
+        line
+        for line in service.metrics.text().decode().splitlines()
+        if line.startswith(f'heedful_batch_items_count{{run="{run}"}}')
+    )
+    return int(float(line.rpartition(" ")[2]))
 
 
 async def test_a_short_request_overtakes_a_long_one() -> None:

@@ -1,5 +1,7 @@
 """Batches are filled in fair turns, within the token limit, and hold one kind of request."""
 
+import asyncio
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,7 +15,12 @@ from heedful.settings import PredictSettings
 PLAIN, OTHER = PredictSettings(), PredictSettings(top=3)
 
 
-def ticket(*tokens: int, settings: PredictSettings = PLAIN, predictor: Any = None) -> Ticket:
+def ticket(
+    *tokens: int,
+    settings: PredictSettings = PLAIN,
+    predictor: Any = None,
+    generated: int = 0,
+) -> Ticket:
     """Return a ticket of records with these numbers of tokens."""
     records: list[Any] = [f"{index}" for index in range(len(tokens))]
     done: Any = None
@@ -23,6 +30,7 @@ def ticket(*tokens: int, settings: PredictSettings = PLAIN, predictor: Any = Non
         records=records,
         encoded=[],
         tokens=list(tokens),
+        generated=generated,
         done=done,
     )
 
@@ -82,6 +90,27 @@ def test_a_record_longer_than_a_batch_is_alone() -> None:
     queue = Queue(batch_tokens=10)
     queue.put(ticket(50, 5, 5))
     assert [len(taken(queue).items) for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize(("generated", "most"), [(640, 5), (641, 4), (10_000, 1)])
+def test_a_batch_is_small_where_much_is_generated(generated: int, most: int) -> None:
+    queue = Queue(batch_tokens=100)
+    queue.put(ticket(*[1] * 20, generated=generated))
+    assert len(taken(queue).items) == most
+
+
+def test_a_batch_is_wanted_until_all_have_left() -> None:
+    queue = Queue(batch_tokens=100)
+    tickets = [ticket(10), ticket(10)]
+    with closing(asyncio.new_event_loop()) as loop:
+        for one in tickets:
+            one.done = loop.create_future()
+            queue.put(one)
+        batch = taken(queue)
+        for one in tickets:
+            assert batch.is_wanted
+            one.done.cancel()
+        assert not batch.is_wanted
 
 
 def test_who_leaves_takes_all_along() -> None:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.cancellation import check_cancelled
 from heedful.decoding import candidates
 from heedful.decoding.candidates import NextTokens
 from heedful.decoding.options import (
@@ -91,6 +92,7 @@ def beam_search(
     margins = np.full(count, np.inf)
     tokens = first
     for length in range(1, options.max_new_tokens + 1):
+        check_cancelled()
         scores, state = step(tokens, state)
         forced_ids = forced[active.items, min(length, forced.shape[1]) - 1]
         # One more than the beam width, in case one candidate is the end token.

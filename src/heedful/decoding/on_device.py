@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.cancellation import check_cancelled
 from heedful.decoding.beam import best_hypotheses, coverage_without_source_error
 from heedful.decoding.candidates import check_forbidden, check_prefixes, nan_score_error
 from heedful.decoding.options import Hypothesis, Search, StaticDecoder
@@ -78,6 +79,7 @@ def beam_search_on_device(
         launch()
         if length % _CHECK_EVERY and length < limit:
             continue
+        check_cancelled()
         if state.has_nan.item():
             raise nan_score_error()
         done = state.done.cpu().numpy() | (length == limit)

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heedful.cancellation import check_cancelled
 from heedful.decoding import candidates
 from heedful.decoding.options import Hypothesis, ScoreFunction, Search, State, length_divisor
 
@@ -53,9 +54,9 @@ def sample(
     lengths = np.zeros(len(item_of_text), dtype=np.int64)
     ended = np.zeros(len(item_of_text), dtype=bool)
     active = np.arange(len(item_of_text))
-    rows = item_of_text
-    tokens = first
+    rows, tokens = item_of_text, first
     for length in range(1, max_length + 1):
+        check_cancelled()
         if not np.array_equal(rows, np.arange(len(tokens))):
             selected = torch.from_numpy(rows).to(first.device)
             state, tokens = state.select(selected), tokens[selected]

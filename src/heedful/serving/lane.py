@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from heedful.batches import Example, Fitted
+from heedful.cancellation import cancellable
 from heedful.errors import UserError
+from heedful.serving.body import ClientLeftError
 from heedful.serving.limits import (
     check_pixels,
     check_size,
@@ -31,6 +33,7 @@ from heedful.serving.problem import Problem, refusal
 from heedful.serving.queue import Batch, Queue, Ticket
 from heedful.serving.request_record import CURRENT_REQUEST
 from heedful.settings import PredictSettings, ServeSettings
+from heedful.tasks.generate import MAX_NEW_TOKENS
 
 if TYPE_CHECKING:
     from heedful.predictor import Predictor
@@ -146,6 +149,7 @@ class Lane:
         self._computing = 0
         """Number of tokens of the batch that is being computed."""
         self._more = asyncio.Event()
+        self._closing = threading.Event()
 
     async def answer(
         self, predictor: "Predictor", records: Sequence[Any], settings: PredictSettings
@@ -193,6 +197,7 @@ class Lane:
             records=list(records),
             encoded=encoded,
             tokens=tokens,
+            generated=_max_generated(predictor, settings),
             done=asyncio.get_running_loop().create_future(),
         )
         if (exchange := CURRENT_REQUEST.get()) is not None:
@@ -227,7 +232,8 @@ class Lane:
             self.speed.update(batch.tokens, time.perf_counter() - started)
 
     def close(self) -> None:
-        """Shut down the lane's thread."""
+        """Cancel the batch that is being computed, and shut down the lane's thread."""
+        self._closing.set()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def wait_seconds(self) -> float:
@@ -337,9 +343,12 @@ class Lane:
         for seconds in batch.begin(started):
             self._metrics.queue_seconds.labels(self.name).observe(seconds)
         future = asyncio.get_running_loop().run_in_executor(
-            self._thread, _compute_answers, batch, threads
+            self._thread, _compute_answers, batch, threads, self._closing
         )
-        await asyncio.wait([future])
+        try:
+            await asyncio.wait([future])
+        finally:
+            future.cancel()  # nobody retrieves its error if the server stops
         if (error := future.exception()) is not None:
             return [], error
         answers, padding = future.result()
@@ -375,11 +384,29 @@ def _encode_records(
     return encoded, tokens
 
 
-def _compute_answers(batch: Batch, threads: int) -> tuple[list[Any], int]:
-    """Compute a batch in the lane's thread. Return its answers and number of padding tokens."""
+def _max_generated(predictor: "Predictor", settings: PredictSettings) -> int:
+    """Return the maximum number of tokens to generate for a text, over all its hypotheses."""
+    if "write" not in predictor.task.abilities:
+        return 0
+    hypotheses = settings.top if settings.sample else settings.beam
+    return hypotheses * (settings.max_new_tokens or MAX_NEW_TOKENS)
+
+
+def _compute_answers(batch: Batch, threads: int, closing: threading.Event) -> tuple[list[Any], int]:
+    """Compute a batch in the lane's thread. Return its answers and number of padding tokens.
+
+    Raises:
+        ClientLeftError: every client of the batch has left, or the lane is closing.
+    """
+
+    def check() -> None:
+        if closing.is_set() or not batch.is_wanted:
+            raise ClientLeftError
+
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)  # affects only this thread
-    answers = list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
+    with cancellable(check):
+        answers = list(batch.predictor.decode(batch.records, batch.encoded, batch.settings))
     return answers, _count_padding(batch)
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from heedful.predictor import Predictor
 
+_GENERATED = 32
+"""Maximum number of generated tokens of a batch, for each token that a batch may have."""
+
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class Ticket:
@@ -29,6 +32,8 @@ class Ticket:
     encoded: list[Fitted[Example]]
     tokens: list[int]
     """Number of tokens of each record."""
+    generated: int = 0
+    """Maximum number of tokens to generate for each record."""
     done: "asyncio.Future[None]"
     """Set once every record has its answer, or one fails."""
     queued: float = field(default_factory=time.perf_counter)
@@ -78,6 +83,11 @@ class Batch:
                 yield now - ticket.queued
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether a client still waits for an answer."""
+        return any(not ticket.done.done() for ticket, _ in self.items)
+
+    @property
     def records(self) -> list[Any]:
         """The records, in the order of the items."""
         return [ticket.records[row] for ticket, row in self.items]
@@ -92,7 +102,8 @@ class Queue:
     """A queue that serves tickets round-robin.
 
     Args:
-        batch_tokens: maximum number of tokens of a batch. A longer record gets its own batch.
+        batch_tokens: maximum number of tokens of a batch. A longer record gets its own batch. So
+            does a record for which more than `_GENERATED` times as many tokens are generated.
     """
 
     def __init__(self, batch_tokens: int) -> None:
@@ -139,6 +150,7 @@ class Queue:
             return None
         first = self.tickets[0]
         batch = Batch(predictor=first.predictor, settings=first.settings)
+        max_items = _GENERATED * self.batch_tokens / max(first.generated, 1)
         skipped: deque[Ticket] = deque()
         while self.tickets:
             ticket = self.tickets.popleft()
@@ -147,7 +159,8 @@ class Queue:
                 continue
             row = ticket.waiting[0]
             tokens = ticket.tokens[row]
-            if batch.items and batch.tokens + tokens > self.batch_tokens:
+            is_full = batch.tokens + tokens > self.batch_tokens or len(batch.items) + 1 > max_items
+            if batch.items and is_full:
                 self.tickets.appendleft(ticket)
                 break
             ticket.waiting.popleft()
