@@ -34,10 +34,10 @@ async def much(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def listening(**limits: Any) -> AsyncIterator[tuple[int, ServerState]]:
+async def listening(app: Any = much, **limits: Any) -> AsyncIterator[tuple[int, ServerState]]:
     """Listen with connections of these limits; give the port and what they share."""
     state = ServerState()
-    config = uvicorn.Config(much, log_config=None)
+    config = uvicorn.Config(app, log_config=None)
     config.load()
     kept = ConnectionLimits(**{"connections": 9, "read_seconds": 60, "write_seconds": 60, **limits})
     make = partial(Connection, kept, config=config, server_state=state, app_state={})
@@ -99,6 +99,25 @@ async def test_who_does_not_read_is_dropped() -> None:
         while state.connections:  # the reader above takes no more than twice its limit
             await asyncio.sleep(0.01)
         assert len(await rest(reader)) < PARTS * 100_000
+        writer.close()
+
+
+async def whole(scope: Any, receive: Any, send: Any) -> None:
+    """Answer with 40 MB at once."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x" * PARTS * 100_000})
+
+
+async def test_who_reads_steadily_gets_all_in_however_long() -> None:
+    async with listening(whole, write_seconds=0.2) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1_000_000)
+        writer.write(ASK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        started, size = asyncio.get_running_loop().time(), 0
+        while part := await reader.read(1_000_000):
+            size += len(part)
+            await asyncio.sleep(0.02)
+        assert asyncio.get_running_loop().time() - started > 0.4
+        assert size > PARTS * 100_000
         writer.close()
 
 

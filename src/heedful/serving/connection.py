@@ -95,17 +95,23 @@ class Connection(H11Protocol):
 
     def _await_reader(self) -> None:
         if self._writing is None:
-            seconds = self._limits.write_seconds
-            self._writing = self.loop.call_later(seconds, self._check_reader, self.cycle)
+            unsent = self.transport.get_write_buffer_size()
+            self._writing = self.loop.call_later(
+                self._limits.write_seconds, self._check_reader, self.cycle, unsent
+            )
 
-    def _check_reader(self, cycle: RequestResponseCycle) -> None:
-        """Drop a client that has not read its response.
+    def _check_reader(self, cycle: RequestResponseCycle, unsent: int) -> None:
+        """Drop a client that has not read any of its response.
 
-        If it has gone on to its next response, restart the timeout instead.
+        If it has read a part, or has gone on to its next response, restart the timeout instead.
+
+        Args:
+            cycle: the request whose response was sent when the timeout started.
+            unsent: number of bytes that were unsent then.
         """
         self._writing = None
-        if self.transport.get_write_buffer_size():
-            if self.cycle is cycle:
+        if size := self.transport.get_write_buffer_size():
+            if self.cycle is cycle and size >= unsent:
                 self.transport.abort()
             else:
                 self._await_reader()
