@@ -1,6 +1,7 @@
 """Answers shard by shard."""
 
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -46,16 +47,17 @@ def test_shards_hold_the_answers_of_one_call(ahead: bool) -> None:
 
 
 def test_records_that_may_be_long_in_coming_are_not_waited_for() -> None:
-    asked = 0
+    more = threading.Event()
 
     def slow() -> Iterator[Record]:
-        nonlocal asked
-        for record in text_records(TEXTS):
-            asked += 1
-            yield record
+        yield from text_records(TEXTS[:2])
+        assert more.wait(timeout=60)
+        yield from text_records(TEXTS[2:])
 
-    assert len(next(answered(slow(), size=2, ahead=False))) == 2
-    assert asked == 2
+    coming = answered(slow(), size=3, ahead=False)
+    assert len(next(coming)) == 2
+    more.set()
+    assert [len(rows) for rows in coming] == [3, 2]
 
 
 def test_an_error_of_a_later_record_comes_after_the_answers_before_it() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from heedful.reading.prefetch import prefetch_one
+from heedful.reading.prefetch import arriving, prefetch_one
 
 
 def test_order_is_kept() -> None:
@@ -37,4 +37,23 @@ def test_an_error_comes_in_its_turn() -> None:
     coming = prefetch_one(items())
     assert next(coming) == 1
     with pytest.raises(ValueError, match="line 2"):
+        next(coming)
+
+
+def test_items_that_have_arrived_come_together() -> None:
+    assert [item for part in arriving(range(100), 7) for item in part] == list(range(100))
+    assert list(arriving([], 7)) == []
+    more = threading.Event()
+
+    def items() -> Iterator[int]:
+        yield from (1, 2)
+        assert more.wait(timeout=60)
+        yield from range(3, 8)
+        raise ValueError("line 8")
+
+    coming = arriving(items(), 3)
+    assert next(coming) == [1, 2]
+    more.set()
+    assert [next(coming), next(coming)] == [[3, 4, 5], [6, 7]]
+    with pytest.raises(ValueError, match="line 8"):
         next(coming)

@@ -73,7 +73,7 @@ def predict(
     if "see" not in predictor.task.abilities and any(map(_is_file, request.texts)):
         say("the name of a file was read as a text: for the texts in the file, give --input FILE")
     check_same(run, predictor, request.options, request.files)
-    ahead = bool(request.input) and not any(map(_may_wait, request.input))
+    ahead = not any(map(_may_wait, request.input or ([] if request.texts else [STDIN])))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
     cut = 0
     for shard in shards(predictor, records, _formatter(predictor, request), size=size, ahead=ahead):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from heedful.batches import Example, Fitted
 from heedful.predictor import Predictor
-from heedful.reading.prefetch import prefetch_one
+from heedful.reading.prefetch import arriving, prefetch_one
 from heedful.task import Answer
 from heedful.training import ranks
 
@@ -52,8 +52,9 @@ def shards(
         records: the records, the same on all processes.
         line: function that formats a prediction.
         size: number of items per shard.
-        ahead: whether a thread reads and encodes the next records during the computation. Not
-            suitable if reading may block for a long time, as on standard input.
+        ahead: whether a thread reads and encodes the next records during the computation. If
+            not, a shard holds the records that have arrived, so that none waits for the next. This
+            is for a source that may block for a long time, such as standard input.
         digests: whether to compute a `digest` of the records of each shard.
 
     Raises:
@@ -63,9 +64,8 @@ def shards(
 
     def work() -> Iterator[tuple[list[Any], list[Fitted[Example]]] | str]:
         """Yield the encoded chunks of this process's shares, and a digest after each shard."""
-        source = iter(records)
-        while (first := next(source, None)) is not None:
-            shard, sha256 = chain([first], islice(source, size - 1)), hashlib.sha256()
+        for shard in _cut(records, size) if ahead else arriving(records, size):
+            sha256 = hashlib.sha256()
             read = _hashed(shard, sha256) if digests else shard
             share = islice(read, ranks.rank(), None, ranks.size())
             yield from predictor.encoded(share, settings)
@@ -85,6 +85,12 @@ def shards(
         if shard_digest is None:
             return
         yield Answered(ranks.to_first(rows), shard_digest)
+
+
+def _cut(records: Iterable[Any], size: int) -> Iterator[Iterable[Any]]:
+    source = iter(records)
+    while (first := next(source, None)) is not None:
+        yield chain([first], islice(source, size - 1))
 
 
 def digest(records: Iterable[Any]) -> str:

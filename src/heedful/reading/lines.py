@@ -233,9 +233,12 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         UserError: a file with a compression extension is not compressed, or stdin is closed.
     """
     if path == STDIN:
-        if sys.stdin is None:
+        stdin = (
+            sys.stdin
+        )  # held: Python would crash if it closed this at exit, while a thread reads
+        if stdin is None:
             raise UserError("standard input: closed")
-        yield sys.stdin.buffer
+        yield stdin.buffer
     else:
         with (
             open_raw(path) as stored,
