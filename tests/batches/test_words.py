@@ -13,6 +13,7 @@ from heedful.batches.words import (
     first_inside,
     first_pieces,
     piece_words,
+    refuse_shared_words,
     spaced_words,
     strip_spaces,
     word_breaks,
@@ -165,11 +166,22 @@ def test_an_entity_of_dropped_characters_has_no_words() -> None:
 
 
 def test_two_entities_in_one_word() -> None:
+    both = record(Entity(0, 6, "X"), Entity(6, 9, "Y"), Entity(10, 12, "Y"))
+    assert entities_in_words(both, WORDS) == [
+        Entity(0, 2, "X"),
+        Entity(2, 3, "Y"),
+        Entity(3, 4, "Y"),
+    ]
+    assert entities_in_words(record(Entity(4, 6, "X"), Entity(6, 8, "Y")), WORDS) == [
+        Entity(1, 2, "X")
+    ]
     with pytest.raises(UserError) as caught:
-        entities_in_words(record(Entity(0, 6, "X"), Entity(6, 8, "Y")), WORDS)
+        refuse_shared_words(both, tokenizer, "tokenizer")
     assert str(caught.value) == (
-        "f, line 7: two entities, the second 'ks', share the word 'asks'; a word has one tag"
+        "f, line 7: two entities, the second 'ks.', share the word 'asks'; a word has one tag"
     )
+    apart = record(Entity(0, 3, "X"), Entity(4, 8, "Y"), Entity(8, 9, "X"))
+    assert refuse_shared_words(apart, tokenizer, "tokenizer") is apart
 
 
 def test_first_inside() -> None:

@@ -153,6 +153,17 @@ def test_two_entities_in_one_word_are_told_apart_by_pieces(
     assert found(answer) == [("number", "7"), ("unit", "kg")]
 
 
+def test_two_entities_in_one_word_are_scored_by_their_characters(
+    tiny_model: Path, colours: Path, tmp_path: Path, capsys: Out
+) -> None:
+    data = tmp_path / "test.jsonl"
+    spans = [{"start": 0, "end": 1, "label": "thing"}, {"start": 1, "end": 3, "label": "colour"}]
+    data.write_text(json.dumps({"text": "sky is red", "entities": spans}))
+    assert train(tiny_model, colours, tmp_path / "run", "--dev", data) == 0, capsys.readouterr().err
+    assert run(["evaluate", str(tmp_path / "run"), "--data", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["recall"] == 0
+
+
 def test_characters_of_a_latin_word_are_one_word(finished: Path) -> None:
     text = "the sky is red"
     words = tuple((at, at + 1) for at, character in enumerate(text) if character != " ")

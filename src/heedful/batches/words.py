@@ -7,6 +7,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -214,27 +215,44 @@ def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
 def entities_in_words(record: TaggedText, words: Spans) -> list[Entity]:
     """Return a record's entities in word indices. An entity includes each word it overlaps.
 
+    A word that two entities share belongs to the first.
+
     Args:
         record: a text with entities.
         words: the spans of its words, without words that the tokenizer drops. Shape (W, 2).
+    """
+    entities: list[Entity] = []
+    free = 0
+    for entity in record.entities or ():
+        begin = max(int(np.searchsorted(words[:, 1], entity.start, side="right")), free)
+        end = int(np.searchsorted(words[:, 0], entity.end, side="left"))
+        if begin < end:  # else it has no word of its own, or the tokenizer drops its characters
+            entities.append(Entity(begin, end, entity.label))
+            free = end
+    return entities
+
+
+def refuse_shared_words(record: TaggedText, tokenizer: Tokenizer, rule: WordRule) -> TaggedText:
+    """Return a record whose entities share no word, as training needs.
 
     Raises:
         UserError: two entities share a word.
     """
-    entities: list[Entity] = []
-    for entity in record.entities or ():
-        begin = int(np.searchsorted(words[:, 1], entity.start, side="right"))
-        end = int(np.searchsorted(words[:, 0], entity.end, side="left"))
-        if entities and begin < entities[-1].end:
-            start, stop = words[begin].tolist()
+    close = [
+        (first, second)
+        for first, second in pairwise(record.entities or ())
+        if not re.search(r"\s", record.text[first.end : second.start])
+    ]
+    words = piece_words(record.text, tokenizer, rule)[1] if close else np.empty((0, 2), np.int32)
+    for first, second in close:
+        shared = words[(words[:, 0] < first.end) & (words[:, 1] > second.start)]
+        for start, end in shared[:1].tolist():
             raise UserError(
-                f"{record.source}, line {record.line_of(entity)}: two entities, the second "
-                f"{record.text[entity.start : entity.end]!r}, share the word "
-                f"{record.text[start:stop]!r}; a word has one tag"
+                f"{record.source}, line {record.line_of(second)}: two entities, the second "
+                f"{record.text[second.start : second.end]!r}, share the word "
+                f"{record.text[start:end]!r}; a word has one tag"
             )
-        if begin < end:  # else the tokenizer drops all its characters
-            entities.append(Entity(begin, end, entity.label))
-    return entities
+    return record
 
 
 def first_inside(outer: Sequence[Word], inner: Sequence[Word]) -> dict[Word, Word]:

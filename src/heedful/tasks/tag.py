@@ -28,6 +28,7 @@ from heedful.batches.words import (
     first_pieces,
     in_one_word,
     piece_words,
+    refuse_shared_words,
     spaced_words,
     word_breaks,
     word_probabilities,
@@ -196,8 +197,19 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training records; a long text is read in windows, to keep all its entities."""
-        return self, start, encode_training_records(self, recipe, start, folder, say, rule="window")
+        """Encode the training records; a long text is read in windows, to keep all its entities.
+
+        Raises:
+            UserError: two entities share a word.
+        """
+        records = (
+            refuse_shared_words(record, start.tokenizer, self.words)
+            for record in self.read(recipe.data.train, recipe.columns, labelled=True)
+        )
+        store = encode_training_records(
+            self, recipe, start, folder, say, rule="window", records=records
+        )
+        return self, start, store
 
     def encode(
         self,
