@@ -22,13 +22,14 @@ def order_labels(
     """Order the labels: as given, else numerically if all are numbers, else alphabetically.
 
     Raises:
-        UserError: there are too few labels, or the data has a label that was not given.
+        UserError: there are too few labels, the data has a label that was not given, or a given
+            label is empty or repeated.
     """
     if order is not None:
         labels = list(order)
-        for label, times in Counter(labels).items():
-            if times > 1:
-                raise UserError(f"--labels names {label!r} {times} times")
+        if not all(map(str.strip, labels)):
+            raise UserError("--labels has an empty label; check its commas")
+        _refuse_repeated("--labels", labels)
         if unlisted := sorted(set(counts) - set(labels)):
             raise UserError(
                 f"label {unlisted[0]!r} in the training data is not among --labels"
@@ -89,7 +90,7 @@ def class_weights(
         num_items: number of training items if an item may have any number of labels, else None.
 
     Raises:
-        UserError: a label is unknown, or a weight is not a number above 0.
+        UserError: a label is unknown or repeated, or a weight is not a number above 0.
     """
     if setting is None:
         return None
@@ -99,7 +100,7 @@ def class_weights(
         if num_items is not None:
             return tuple(max(1, num_items - count) / count for count in at_least_one)
         return tuple(counts.total() / (len(labels) * count) for count in at_least_one)
-    weights = dict.fromkeys(labels, 1.0)
+    weights, named = dict.fromkeys(labels, 1.0), list[str]()
     for part in split_values("--class-weights", setting):
         label, equals, weight = part.rpartition("=")
         label = stripped(label, weights)
@@ -108,10 +109,18 @@ def class_weights(
                 f"--class-weights {part!r}: expected 'balanced' or label=weight with a label of "
                 f"the data{did_you_mean(label, labels)}: {join_names(labels)}"
             )
+        named.append(label)
         try:
             weights[label] = float(weight)
         except ValueError:
             weights[label] = 0.0
         if not 0 < weights[label] < float("inf"):
             raise UserError(f"--class-weights {part!r}: the weight must be a number above 0")
+    _refuse_repeated("--class-weights", named)
     return tuple(weights.values())
+
+
+def _refuse_repeated(option: str, labels: Sequence[str]) -> None:
+    for label, times in Counter(labels).items():
+        if times > 1:
+            raise UserError(f"{option} names {label!r} {times} times")
