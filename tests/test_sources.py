@@ -84,6 +84,17 @@ def test_a_folder_comes_before_a_name_on_the_hub(
     assert not downloads
 
 
+@pytest.mark.parametrize("name", ["minilm", "folder"])
+def test_only_a_model_from_a_hub_has_a_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=f"revision v2 is for a model from a hub, but '{name}' is"):
+        resolve(name, "v2")
+    assert resolve("folder", "main") == Path("folder")  # the reference's default
+
+
 def test_options_of_the_reference_reach_the_download(downloads: Downloads, tmp_path: Path) -> None:
     options: dict[str, Any] = {"cache_dir": tmp_path, "local_files_only": True, "token": "secret"}
     for kind in (BertModel, BertConfig, BertTokenizer):

@@ -208,14 +208,20 @@ def resolve(
         name: a folder (a reference checkpoint or a heedful run), the name of an installed model
             package (``minilm``, ``mpnet``), or a hub name (``owner/model``, or one of
             ``HUB_NAMES``). A folder has priority.
-        revision: commit, tag or branch on the hub.
+        revision: commit, tag or branch on the hub; ``main``, the default there, also for others.
         allow_pickle: whether to download ``pytorch_model.bin``, too.
 
     Raises:
         UserError: the folder or package does not exist, a package's files differ from the published
-            files, or the model cannot be downloaded from the hub.
+            files, the model cannot be downloaded from the hub, or it is not from there but has a
+            revision.
     """
     folder = as_path("model", name)
+    if revision not in (None, "main") and (folder.is_dir() or os.fspath(name) in PACKAGES):
+        kind = "a folder" if folder.is_dir() else "an installed model"
+        raise UserError(
+            f"--revision {revision} is for a model from a hub, but {os.fspath(name)!r} is {kind}"
+        )
     if folder.is_dir():
         return folder
     if folder.is_file():

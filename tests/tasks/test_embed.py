@@ -281,6 +281,8 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     assert "--long-text window: texts are compared as a whole" in error("--long-text", "window")
     assert "leave out --label-separator" in error("--label-separator", ";")
     assert "--scale 0.0: must be a number above 0" in error("--scale", "0")
+    without_effect = "--head-learning-rate has no effect on train embed, which trains no head"
+    assert without_effect in error("--head-learning-rate", "1e-3")
     with pairs.open("a") as stream:
         stream.write("a sky,,3\n")
     assert f"{pairs}, line 38: an empty text in a pair" in error()

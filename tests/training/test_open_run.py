@@ -170,6 +170,18 @@ def test_a_run_goes_on_with_its_own_development_data_only(tmp_path: Path) -> Non
     assert check_run(asked, record("regress", dev=["three"]))
 
 
+def test_a_constant_run_goes_on_without_the_warm_up_that_older_versions_ignored(
+    tmp_path: Path,
+) -> None:
+    asked = RunSettings(out=tmp_path / "run", resume=True)
+    old, new = (
+        replace(record("regress"), settings={"schedule": "constant", "warmup": warmup})
+        for warmup in (4, 0.1)
+    )
+    make_run(asked, old)
+    assert check_run(asked, new)
+
+
 @pytest.mark.parametrize(
     ("key", "old", "new", "said"),
     [

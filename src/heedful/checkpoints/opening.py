@@ -304,6 +304,8 @@ def _check_same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
     free_settings = _FREE_SETTINGS
     if new.settings.get("average", 1) > 1:  # the model is the average of the last checkpoints
         free_settings -= {"checkpoint_every"}
+    if new.settings.get("schedule") == "constant":  # older versions accepted any warm-up
+        free_settings |= {"warmup"}
     for key in sorted(old.settings.keys() | new.settings.keys()):
         before, now = old.settings.get(key), new.settings.get(key)
         if key in ("train", "dev"):  # temporary files are compared below, by their contents

@@ -90,6 +90,8 @@ class DataSettings:
         Raises:
             UserError: naming the option, the value and what is allowed.
         """
+        what = "a whole number of at least 1"
+        in_range("max_length", self.max_length, 1, math.inf, what=what)
         in_range("prune", self.prune, 0, math.nextafter(1, 0), what="from 0 to below 1")
         in_range("dropout", self.dropout, 0, math.nextafter(1, 0), what="from 0 to below 1")
 

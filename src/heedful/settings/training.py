@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from heedful.errors import UserError
-from heedful.settings.ranges import PrecisionName, in_range
+from heedful.settings.ranges import PrecisionName, in_range, refuse_options
 
 MAX_EVALUATIONS = 20
 """Default number of evaluations on --dev."""
@@ -129,7 +129,7 @@ class TrainSettings:
     """Also write TensorBoard event files, to RUN/tensorboard."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range.
+        """Refuse numbers out of range, and a warm-up of a schedule without one.
 
         Raises:
             UserError: naming the option, the value and what is allowed.
@@ -150,6 +150,9 @@ class TrainSettings:
         in_range("warmup", self.warmup, 0, 1e12, what=shares)
         if self.warmup > 1 and not float(self.warmup).is_integer():
             raise UserError(f"--warmup {self.warmup}: must be {shares}")
+        if self.schedule == "constant" and self.warmup > 0:
+            why = "has no effect on --schedule constant; give --schedule constant-with-warmup"
+            refuse_options(self, ("warmup",), why)
         in_range("weight_decay", self.weight_decay, 0, 10, what="from 0 to 10")
         in_range("clip", self.clip, 0, 1e12, what="0 or above")
         below = math.nextafter(1, 0)

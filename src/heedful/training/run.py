@@ -176,13 +176,23 @@ def _decide(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[Any
 
 
 def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
-    """Return the model and the tokenizer to start from."""
+    """Return the model and the tokenizer to start from.
+
+    Raises:
+        UserError: see `Task.start`; or an option has no effect on the model.
+    """
     with student_of(recipe, say) as started:
         start = task.start(started)
     if recipe.training.attention_dropout is not None:
         set_attention_dropout(start.model, recipe.training.attention_dropout)
     if recipe.data.prune is not None:
         check_prunable(start.model, recipe.run)
+    head = start.model.head_parameters()
+    if recipe.training.head_learning_rate is not None and not any(p.requires_grad for p in head):
+        raise UserError(
+            f"--head-learning-rate has no effect on train {task.name}, which trains no head: leave "
+            "it out"
+        )
     return start
 
 
