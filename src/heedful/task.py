@@ -173,8 +173,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     """The name of the task on the command line, after ``heedful train``."""
     underived_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that do not follow from the settings in the run record; JSON-serializable."""
-    in_batch_loss: ClassVar[bool] = False
-    """Whether the loss of an item depends on the rest of its batch. Then no batch is split."""
     has_target_tokens: ClassVar[bool] = False
     """Whether the labels of an example are token ids, which are padded too."""
     eval_num_beams: ClassVar[int] = PredictSettings().beam
@@ -194,6 +192,11 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def abilities(self) -> frozenset[Ability]:
         """What this run supports; see `Ability`."""
         return frozenset()
+
+    @property
+    def in_batch_loss(self) -> bool:
+        """Whether the loss of an item depends on the rest of its batch. Then no batch is split."""
+        return False
 
     @property
     def answer_options(self) -> frozenset[str]:
@@ -241,7 +244,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def check(self, record: RecordT) -> None:
         """Raise if the record's ground truth is unknown to this run."""
-        return
 
     def warn_about(self, records: Sequence[RecordT]) -> str | None:
         """Return a one-line warning if the first records to be scored look wrong, else None."""
@@ -344,12 +346,10 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write files for other libraries next to the model in the run folder."""
-        return
 
     @classmethod
     def remove_resume_files(cls, recipe: Recipe) -> None:
         """Delete files that the run folder holds only for resuming."""
-        return
 
     # Answers.
 
@@ -369,7 +369,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         Raises:
             UserError: naming the field that does not match.
         """
-        return
 
     def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from tests.exact import assert_same_bits
 
 import heedful
-from heedful.batches import Draw, Example
+from heedful.batches import Batch, Draw, Example
 from heedful.cli import run
 from heedful.commands.nearest import Neighbours
 from heedful.errors import UserError
@@ -270,6 +270,24 @@ def test_a_run_does_not_go_on_with_the_other_kind_of_pairs(
     assert train(tiny_model, pairs, out, "--steps", "1", "--resume") == 0
 
 
+def test_pairs_with_scores_are_split_into_micro_batches(
+    tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def batch(task: Embed, examples: Any, *rest: Any) -> Batch:
+        made = whole(task, examples, *rest)
+        sizes.append(made.num_positions)
+        return made
+
+    whole = Embed.batch
+    monkeypatch.setattr(Embed, "batch", batch)
+    options = ["--steps", "1", "--batch-tokens", "64", *SCORE]
+    assert train(tiny_model, pairs, tmp_path / "run", *options) == 0, capsys.readouterr().err
+    assert len(sizes) > 1
+    assert max(sizes) <= 64
+
+
 def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out) -> None:
     def error(*more: str) -> str:
         capsys.readouterr()
@@ -283,6 +301,11 @@ def test_what_is_wrong_is_named(tiny_model: Path, pairs: Path, tmp_path: Path, c
     assert "--scale 0.0: must be a number above 0" in error("--scale", "0")
     without_effect = "--head-learning-rate has no effect on train embed, which trains no head"
     assert without_effect in error("--head-learning-rate", "1e-3")
+    never_split = "--batch-tokens has no effect on pairs without scores: a batch of them is never"
+    for tokens in ("64", "auto"):
+        assert f"{never_split} split; give a smaller --batch-size" in error(
+            "--batch-tokens", tokens
+        )
     with pairs.open("a") as stream:
         stream.write("a sky,,3\n")
     assert f"{pairs}, line 38: an empty text in a pair" in error()

@@ -28,7 +28,7 @@ from heedful.interop import sentence_transformers
 from heedful.interop.sentence_transformers import Pooling, SentenceLayout, pool
 from heedful.item_results import ItemScorer
 from heedful.reading import Record, Text
-from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings, Unnamed
+from heedful.settings import ColumnSettings, EmbedSettings, PredictSettings, Unnamed, refuse_options
 from heedful.task import (
     Ability,
     Forward,
@@ -65,7 +65,6 @@ class Embed(Task[Record, Tensor, Embedding]):
     abilities: ClassVar[frozenset[Ability]] = frozenset({"embed"})
     answer_options: ClassVar[frozenset[str]] = frozenset({"raw", "token_vectors", "top"})
     underived_fields: ClassVar[frozenset[str]] = frozenset({"scored"})
-    in_batch_loss: ClassVar[bool] = True
 
     pooling: Pooling
     """How to pool token vectors: their mean, or the first token."""
@@ -79,6 +78,11 @@ class Embed(Task[Record, Tensor, Embedding]):
     """Highest training score, mapped to a cosine of 1."""
     scale: float = 20.0
     """Factor of the cosines before the softmax over a batch."""
+
+    @property
+    def in_batch_loss(self) -> bool:
+        """Whether the other pairs of a batch are the negatives of a pair."""
+        return not self.scored
 
     # Records.
 
@@ -117,7 +121,7 @@ class Embed(Task[Record, Tensor, Embedding]):
 
         Raises:
             UserError: all scores are equal; or a batch size of 1 leaves a pair without negatives;
-                or a scale is given for pairs with scores, which do not use it.
+                or a scale is given for pairs with scores, or micro-batches for pairs without.
         """
         options = recipe.options
         assert isinstance(options, EmbedSettings)
@@ -129,6 +133,10 @@ class Embed(Task[Record, Tensor, Embedding]):
                 raise UserError(
                     "--batch-size 1: the other pairs of a batch are the negatives; give 2 or more"
                 )
+            if not recipe.run.resume:  # a run of an older version may have it
+                why = "has no effect on pairs without scores: a batch of them is never split"
+                why = f"{why}; give a smaller --batch-size"
+                refuse_options(recipe.training, ("batch_tokens",), why)
             return task
         if options.scale != EmbedSettings().scale:
             raise UserError("--scale is for pairs without scores; the training data has scores")
