@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
-from heedful.layers.linear import Linear
+from heedful.layers.linear import Linear, in_dtype_of
 from heedful.layers.positions import relative_scores
 
 TERMS = ("c2p", "p2c")
@@ -147,7 +147,7 @@ class Disentangled(nn.Module):
         Returns:
             Each of shape (..., H, K).
         """
-        vectors = self.dropout(vectors.to(key.weight.dtype))
+        vectors = self.dropout(in_dtype_of(key, vectors))
         keys = (self.key or key)(vectors) if "c2p" in self.terms else None
         queries = (self.query or query)(vectors) if "p2c" in self.terms else None
         shape = (*vectors.shape[:-1], -1, self.head_width)

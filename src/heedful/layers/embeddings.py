@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.layers.dropout import Dropout
-from heedful.layers.linear import Linear
+from heedful.layers.linear import Linear, in_dtype_of
 from heedful.layers.packing import Packing
 
 
@@ -111,7 +111,7 @@ class Embeddings(nn.Module):
         if packing is not None:
             summed = packing.pack(summed)
         if self.project is not None and self.projects_before_norm:
-            summed = self.project(summed.to(self.project.weight.dtype))
+            summed = self.project(in_dtype_of(self.project, summed))
         if self.LayerNorm is not None:
             # The tables may have a wider dtype than the weights of the layers.
             summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))

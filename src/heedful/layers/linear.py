@@ -47,6 +47,12 @@ def is_plain(layer: nn.Module) -> bool:
     return type(layer) in _PLAIN_LAYERS and "forward" not in vars(layer) and not any(hooks)
 
 
+def in_dtype_of(layer: nn.Module, hidden: Tensor) -> Tensor:
+    """Return the input of a layer in the dtype of the layer's parameters, if it has any."""
+    first = next(layer.parameters(), None)
+    return hidden if first is None else hidden.to(first.dtype)
+
+
 _PLAIN_LAYERS = (Linear, nn.Linear, nn.LayerNorm)
 
 

@@ -91,6 +91,8 @@ class MultiHead(nn.Module):
     def supports_packing(self) -> bool:
         """Whether ``varlen.py`` has a kernel for this module with its current device and dtype."""
         special = self.uses_positions or self.sparse is not None or self.talk_scores is not None
+        if not isinstance(self.query, nn.Linear):  # a user's module that wraps it
+            return False
         weight = self.query.weight
         supported = has_kernel(weight.device, self.compute_dtype or weight.dtype, self.head_width)
         return supported and not special
@@ -173,8 +175,9 @@ class MultiHead(nn.Module):
         if bias is not None and bias.shape[1] > len(self.heads):
             bias = bias[:, list(self.heads)]
         if self.distance_embedding is not None:
+            query_bias = getattr(self.query, "bias", None)
             distances = self.distance_embedding.bias(
-                query, memory.key, start=start, query_bias=self.query.bias, relations=relations
+                query, memory.key, start=start, query_bias=query_bias, relations=relations
             )
             bias = distances if bias is None or distances is None else bias + distances
         if self.disentangled is not None and distances is not None:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.layers.linear import Linear
 from heedful.layers.positions import Relations
 
@@ -87,9 +88,13 @@ class SegmentPositions(nn.Module):
             start: number of keys before the first query.
             query_bias: bias of the queries' linear layer. Shape (H * K,).
             relations: relations between the tokens.
+
+        Raises:
+            UserError: ``query_bias`` is None.
         """
         assert relations is not None
-        assert query_bias is not None
+        if query_bias is None:
+            raise UserError("the module in place of query has no bias; XLNet's attention reads it")
         keys = key.shape[2]
         length = keys - start
         divided = relations.other_segment is not None

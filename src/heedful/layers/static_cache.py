@@ -66,7 +66,7 @@ def no_nodes(stack: Stack, batch: int) -> list[Tensor]:
     """Return the empty KV cache of each block of a stack."""
     attentions = [block.attention.self for block in stack.blocks]
     return [
-        each.key.weight.new_zeros(2, batch, len(each.heads), 0, each.head_width)
+        next(each.key.parameters()).new_zeros(2, batch, len(each.heads), 0, each.head_width)
         for each in attentions
     ]
 
