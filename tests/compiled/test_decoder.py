@@ -207,3 +207,14 @@ def test_the_model_itself_stays_plain() -> None:
     assert twin is not model
     assert dict(model.named_modules()) == parts
     assert twin.config is model.config
+
+
+def test_a_layer_with_its_own_forward_is_not_compiled() -> None:
+    class Adapter(nn.Linear):
+        pass
+
+    model = _model().eval()
+    model.decoder.layer[2].crossattention.self.value = Adapter(32, 32)
+    compiled = compile_model(model)
+    assert compiled.model is model
+    assert compiled.reason.startswith("layer.2.crossattention.self.value (Adapter) has a forward")

@@ -264,6 +264,40 @@ def test_a_model_with_another_layer_runs_plain() -> None:
     torch.testing.assert_close(output.last_hidden_state, plain.last_hidden_state)
 
 
+class Doubled(torch.nn.Linear):
+    """A linear layer with a forward pass of its own."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(hidden)
+
+
+@pytest.mark.parametrize(
+    "kind", [Doubled, lambda *sizes: torch.nn.Sequential(torch.nn.Linear(*sizes))]
+)
+@pytest.mark.parametrize("name", ["attention.self.query", "intermediate.dense", "output.dense"])
+def test_a_layer_with_its_own_forward_is_not_compiled(name: str, kind: Any) -> None:
+    model = _model("bert", "sequence")
+    parent, _, last = f"bert.encoder.layer.1.{name}".rpartition(".")
+    part = model.get_submodule(parent)
+    rows, columns = getattr(part, last).weight.shape
+    setattr(part, last, kind(columns, rows))
+    compiled = compile_model(model)
+    assert compiled.model is model
+    assert compiled.kernel == "plain"
+    assert f"layer.1.{name} (" in compiled.reason
+
+
+def test_layers_with_hooks_are_not_compiled() -> None:
+    model = _model("bert", "body")
+    part = model.get_submodule("encoder.layer.1.output.dense")
+    hook = part.register_forward_hook(lambda *call: None)
+    assert compile_model(model).reason == (
+        "layer.1.output.dense (Linear) has a forward or hooks of its own"
+    )
+    hook.remove()
+    assert compile_model(model).kernel == "packed"
+
+
 def test_a_model_in_another_number_format_runs_plain() -> None:
     model = _model("bert", "body")
     compiled = compile_model(model).model

@@ -32,10 +32,7 @@ def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        "attention.self.query",
-        "attention.self.key",
-        "attention.self.value",
-        "attention.output.dense",
+        *(f"attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense")),
         "intermediate.dense",
         "output.dense",
     ],

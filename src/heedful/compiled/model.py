@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.compiled import int8, kernels
 from heedful.compiled.causal_lm import CompiledCausalLM
@@ -13,6 +13,8 @@ from heedful.compiled.encoder import CompiledBlock, CompiledStack
 from heedful.compiled.int8_layers import Int8Linears, absolute_maxima
 from heedful.compiled.linear import Linears, PackedLinear, UniformLinears
 from heedful.layers.block import Block
+from heedful.layers.linear import is_plain
+from heedful.layers.stack import Stack
 from heedful.models.body import Body
 from heedful.models.encoder import Encoder
 from heedful.models.heads import reads_first
@@ -59,6 +61,8 @@ def compile_model(model: Model, int8_rows: Rows | None = None) -> Compiled:
     kernel, reason = _kernel(next(model.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return _without_padding(model, reason)
+    if (obstacle := _own_layer(body.encoder)) is not None:
+        return Compiled(model, kernels.PLAIN, obstacle)
     head = None if model is body else getattr(model, "head", None)
     # The last block computes only the first tokens. A shared block keeps its joint projection.
     last = body.encoder.blocks[-1]
@@ -84,6 +88,20 @@ def _without_padding(model: Model, reason: str) -> Compiled:
         return Compiled(model, kernels.PLAIN, reason)
     why = "the GPU attends to texts one after the other"
     return Compiled(model.with_body(body.packed()), kernels.UNPADDED, why)
+
+
+_COMPILED_PARTS = (nn.ModuleList, nn.Embedding, nn.Conv1d)
+"""Classes of torch's in a stack, besides those that ``is_plain`` knows."""
+
+
+def _own_layer(stack: Stack) -> str | None:
+    """Return which layer computes something that a compiled stack does not; None if none does."""
+    for name, layer in stack.named_modules():
+        of_heedful = type(layer).__module__.startswith("heedful.")
+        weighs = isinstance(layer, nn.Linear | nn.LayerNorm)
+        if not (is_plain(layer) if weighs else of_heedful or type(layer) in _COMPILED_PARTS):
+            return f"{name} ({type(layer).__name__}) has a forward or hooks of its own"
+    return None
 
 
 def _kernel(weight: Tensor, int8_rows: Rows | None) -> tuple[str, str]:
@@ -127,6 +145,8 @@ def _compiled_translator(model: Transformer, int8_rows: Rows | None) -> Compiled
     kernel, reason = _kernel(next(model.encoder.parameters()), int8_rows)
     if kernel == kernels.PLAIN:
         return Compiled(model, kernel, reason)
+    if (obstacle := _own_layer(model.encoder) or _own_layer(model.decoder)) is not None:
+        return Compiled(model, kernels.PLAIN, obstacle)
     linears = UniformLinears(PackedLinear)
     if int8_rows is not None:
         # Ranges measured on random tokens are too small for real texts, and clipping in one token
