@@ -6,7 +6,8 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -118,6 +119,16 @@ def test_dripping_clients_hold_nobody_up(server: Server) -> None:
     finally:
         for drip in drips:
             drip.close()
+
+
+def test_a_body_far_over_the_limit_gets_a_response(server: Server) -> None:
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=SECONDS)) as connection:
+        # It sends the whole body before it reads the response.
+        connection.request("POST", "/api/runs/classify/predict", body=b" " * 50_000_000)
+        reply = connection.getresponse()
+        assert (reply.status, reply.headers["connection"]) == (413, "close")
+        said = json.load(reply)["error"]["message"]
+    assert said == "a body may have at most 2,000,000 bytes"
 
 
 @pytest.mark.parametrize(

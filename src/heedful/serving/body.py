@@ -60,17 +60,12 @@ class Body:
             yield self._held
         self.content = b"".join(parts)
 
-    async def discard(self, most: int) -> None:
-        """Read and drop the rest for a moment, so that the client can finish sending and read.
-
-        Args:
-            most: the most bytes to read.
-        """
+    async def discard(self) -> None:
+        """Read and drop the rest for a moment, so that the client can finish sending and read."""
         try:
             async with asyncio.timeout(_DISCARD_SECONDS):
-                size = 0
-                while self.expected and size < most:
-                    size += len(await self._next())
+                while self.expected:
+                    await self._next()
         except (TimeoutError, ClientLeftError):
             return
 

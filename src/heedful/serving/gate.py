@@ -91,7 +91,7 @@ class Gate:
             problem = Problem("overloaded", message, status=503, retry_after=1)
         if exchange.status is None:
             if body.expected and problem.status != 408 and b"expect" not in headers:
-                await body.discard(4 * self.settings.max_body)
+                send = _discarding(send, body)
             await self.respond(scope, problem)(scope, body.replay, send)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
@@ -196,6 +196,23 @@ def _without_body(send: Send) -> Send:
         await send(message)
 
     return bodiless
+
+
+def _discarding(send: Send, body: Body) -> Send:
+    """Return a ``send`` that ends a response, and so the connection, once the body is discarded.
+
+    If the connection were closed while the client still sends, the response would be lost.
+    """
+
+    async def ending(message: Message) -> None:
+        if message["type"] != "http.response.body" or message.get("more_body", False):
+            await send(message)
+            return
+        await send({**message, "more_body": True})
+        await body.discard()
+        await send({"type": "http.response.body"})
+
+    return ending
 
 
 def _recording(send: Send, exchange: RequestRecord, body: Body, *, closing: bool) -> Send:
