@@ -270,7 +270,8 @@ class Predictor:
         """
         if settings is not self.settings:  # the default settings were checked on loading
             check_options(self.task, settings)
-        fit = LengthLimit(max_length=self._max_length(settings), long_text=settings.long_text)
+        limit, rule = self._max_length(settings), settings.long_text
+        fit = LengthLimit(max_length=limit, long_text=rule, max_new_tokens=settings.max_new_tokens)
         return self.task.encode(records, self.tokenizer, fit, labelled=labelled)
 
     def decode(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 from torch import Tensor
 
@@ -42,8 +42,7 @@ OutputT = TypeVar("OutputT")
 AnswerT = TypeVar("AnswerT", bound="Answer")
 
 Ability = Literal["write", "continue", "prefix", "align", "embed", "fill", "see"]
-"""What a run supports: generating text, continuing its input, a forced prefix of the output, word
-alignments, embeddings, filling masks, image input. Most runs support none or few of them."""
+"""What a run can: write or continue text, force a prefix, align words, embed, fill, see images."""
 
 Forward = Callable[..., Any]
 """A model, or a function with the signature of its forward pass."""
@@ -111,6 +110,8 @@ class LengthLimit:
     """Maximum number of tokens of an example, including special tokens."""
     long_text: LongText
     """How to treat a longer text."""
+    max_new_tokens: int | None = None
+    """Maximum number of tokens to generate, if the user set it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -360,8 +361,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
             folder: the run folder.
             head: the type of the model's head; None to read it from the folder.
         """
-        model: Model = load_model(folder, head=head, memory_map=True)
-        return model
+        return cast(Model, load_model(folder, head=head, memory_map=True))
 
     def check_model(self, model: Model) -> None:
         """Refuse a model that does not match the fields of the task, as after file corruption.

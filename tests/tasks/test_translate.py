@@ -200,7 +200,7 @@ def test_as_many_samples_as_asked(trained: Path, capsys: Out) -> None:
     assert len(row["n_best"]) == 1
 
 
-def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
+def test_what_a_translation_begins_with(trained: Path, tmp_path: Path, capsys: Out) -> None:
     (row,) = answers(capsys, "predict", trained, "Der Hund läuft.", "--prefix", "The fish")
     assert row["text"].startswith("The fish")
     predict = heedful.load(trained)
@@ -208,7 +208,13 @@ def test_what_a_translation_begins_with(trained: Path, capsys: Out) -> None:
     assert predict(texts)[0].text.startswith("The bird")
     assert predict(texts)[1].text == "The man sings."
     assert run(["predict", str(trained), "Der Hund.", "--prefix", "The man " * 90]) == 2
-    assert "--prefix has 181 tokens, but at most 9 are generated" in capsys.readouterr().err
+    problem = "the beginning of the translation has 181 tokens, but at most 9 are generated"
+    assert f"text, line 1: {problem}" in capsys.readouterr().err
+    table = tmp_path / "texts.tsv"
+    table.write_text(f"text\tpre\nDer Hund.\tThe\nDer Mann.\t{'The man ' * 90}\n")
+    columns = ["--input", str(table), "--text-pair", "pre"]
+    assert run(["predict", str(trained), *columns]) == 2
+    assert f"{table}, line 3: {problem}" in capsys.readouterr().err
 
 
 def test_chinese_words_are_linked_whole(trained: Path) -> None:

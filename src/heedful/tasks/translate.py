@@ -264,12 +264,14 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         empty text gives no example.
 
         Raises:
-            UserError: see `check`; or a text is too long and may not be cut.
+            UserError: see `check`; or a text is too long and may not be cut; or a forced prefix is.
         """
         for record, source, target in token_ids(records, tokenizer):
             if labelled:
                 self.check(record)
                 target = [*target, tokenizer.eos_token_id]
+            else:
+                translator.check_prefix(target, fit.max_new_tokens or self.longest, record.where)
             is_empty = not record.text.strip()
             parts: list[Sequence[int]] = []
             if not is_empty:

@@ -75,6 +75,25 @@ def new_model(
     )
 
 
+def check_prefix(prefix: Sequence[int], max_new_tokens: int, where: str = "") -> None:
+    """Refuse the beginning of a translation that leaves no room for the rest.
+
+    Args:
+        prefix: the tokens that the translation must begin with.
+        max_new_tokens: maximum number of tokens of a translation.
+        where: location of the text, for messages.
+
+    Raises:
+        UserError: naming the location.
+    """
+    if len(prefix) >= max_new_tokens:
+        raise UserError(
+            f"{where}{': ' if where else ''}the beginning of the translation has "
+            f"{count_of(len(prefix), 'token')}, but at most {max_new_tokens:,} are generated, "
+            "including the end token: give a shorter one, or a larger --max-new-tokens"
+        )
+
+
 def translate_batch(
     model: Translator, batch: Batch, settings: PredictSettings, *, longest: int
 ) -> list[GenerationOutput]:
@@ -118,13 +137,8 @@ def _search(
     )
     labels = batch.targets.get("prefixes")
     prefixes = None if labels is None else _unpadded(labels)
-    longest_prefix = max(map(len, prefixes or []), default=0)
-    if longest_prefix >= options.max_new_tokens:
-        raise UserError(
-            f"--prefix has {count_of(longest_prefix, 'token')}, but at most "
-            f"{options.max_new_tokens:,} are generated, including the end token: give a shorter "
-            "one, or a larger --max-new-tokens"
-        )
+    for prefix in prefixes or ():
+        check_prefix(prefix, options.max_new_tokens)  # it may exceed the model's positions alone
     return model.generate(
         batch.inputs["input_ids"],
         batch.inputs.get("attention_mask"),
