@@ -270,6 +270,24 @@ def test_a_run_does_not_go_on_with_the_other_kind_of_pairs(
     assert train(tiny_model, pairs, out, "--steps", "1", "--resume") == 0
 
 
+def test_a_last_pair_joins_the_batch_before_it(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def batch(task: Embed, examples: Any, *rest: Any) -> Batch:
+        sizes.append(len(examples) // 2)
+        return whole(task, examples, *rest)
+
+    whole = Embed.batch
+    monkeypatch.setattr(Embed, "batch", batch)
+    rows = [{"first": f"sky {number}", "second": f"very {number}"} for number in range(7)]
+    settings: dict[str, Any] = {"text": "first", "text_pair": "second", "model": str(tiny_model)}
+    settings |= {"batch_size": 3, "epochs": 2, "say": lambda line: None}
+    heedful.train("embed", train=rows, out=tmp_path / "run", **settings)
+    assert sorted(sizes) == [3, 3, 4, 4]
+
+
 def test_pairs_with_scores_are_split_into_micro_batches(
     tiny_model: Path, pairs: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,10 @@ class Examples:
         self.num_items = len(self._starts) - 1
         """Items of the first epoch. If each epoch splits the data anew, the others have about as
         many."""
-        self.steps_per_epoch = -(-self.num_items // training.batch_size)
+        # Where the other items of a batch are the negatives, a lone item would teach nothing.
+        left = self.num_items % training.batch_size
+        self._joins_last = task.in_batch_loss and left == 1 < self.num_items
+        self.steps_per_epoch = -(-self.num_items // training.batch_size) - self._joins_last
         self.card = count_of(self.num_items, "example")
 
     def plan(self, epoch: int) -> list[Step]:
@@ -56,7 +59,7 @@ class Examples:
         if self._task.in_batch_loss:
             batch_tokens = int(self._sizes.max()) * training.batch_size
             max_padding = math.inf
-        return plan_epoch(
+        steps = plan_epoch(
             self._sizes,
             batch_size=training.batch_size,
             batch_tokens=batch_tokens,
@@ -65,6 +68,10 @@ class Examples:
             similar_lengths=self.by_length,
             max_padding=max_padding,
         )
+        if self._joins_last:
+            (last,) = steps.pop()
+            steps[-1] = [np.append(steps[-1][0], last)]
+        return steps
 
     def fetch(self, items: Positions, epoch: int) -> Batch:
         """Return a batch of items of the epoch that was planned last."""

@@ -151,7 +151,7 @@ def train(
     portions = Portions(work.load_batch, splits=work.can_split, say=say)
     plan = work.plan_epoch(position.epoch)
     while position.step < total_steps:
-        if position.index == len(plan):
+        if position.index >= len(plan):  # above it after a run of a version with longer plans
             position.epoch, position.index = position.epoch + 1, 0
             plan = work.plan_epoch(position.epoch)
         started = time.perf_counter()
