@@ -169,3 +169,15 @@ def test_of_equally_good_steps_the_last_is_kept(tiny_model: Path, tmp_path: Path
     still["patience"] = 2
     impatient = train("classify", tiny_model, data, data, tmp_path / "impatient", **still)
     assert (impatient.best_step, impatient.step) == (3, 3)
+
+
+@pytest.mark.parametrize(("patience", "noted"), [(2, False), (3, True)])
+def test_a_run_that_patience_cannot_shorten_says_so(
+    patience: int, noted: bool, tiny_model: Path, tmp_path: Path
+) -> None:
+    data = write(tmp_path / "data.jsonl", rows_of("classify", "red", "blue"))
+    lines: list[str] = []
+    more: dict[str, Any] = {"steps": 4, "evaluate_every": 1, "patience": patience}
+    train("classify", tiny_model, data, data, tmp_path / "run", say=lines.append, **more)
+    note = "patience 3 cannot end it early, with 4 evaluations: give a smaller evaluate_every"
+    assert any(note in line for line in lines) == noted

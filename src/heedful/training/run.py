@@ -150,6 +150,21 @@ def _summary(run: Run, examples: Examples | Stream, device: torch.device) -> str
         f"learning rate {run.work.optimizer.defaults['lr']:.3g}, "
         f"{run.precision.name} on {device} ({run.precision.reason})"
         f"{warmup_warning(run.settings.schedule, run.settings.warmup, run.total_steps)}"
+        f"{_patience_warning(run)}"
+    )
+
+
+def _patience_warning(run: Run) -> str:
+    """Return the end of a message if early stopping cannot shorten the run, else ''."""
+    settings = run.settings
+    every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
+    evaluations = math.ceil(run.total_steps / every)
+    # The first evaluation is always a gain, and the last one is at the end anyway.
+    if settings.patience is None or evaluations > settings.patience + 1:
+        return ""
+    return (
+        f"; --patience {settings.patience} cannot end it early, with {evaluations} "
+        f"evaluation{'s'[: evaluations != 1]}: give a smaller --evaluate-every"
     )
 
 
