@@ -57,23 +57,12 @@ def test_long_texts_are_scored_as_they_are_learnt(
     assert (scores["tokens_total"], scores["tokens_used"]) == (4 * 11, 4 * used)
 
 
-def _entities(*spans: tuple[int, int]) -> dict[str, Any]:
-    entities = [{"start": start, "end": end, "label": "place"} for start, end in spans]
-    return {"text": "oslo is red5kg", "entities": entities}
-
-
 def _question(question: str) -> dict[str, Any]:
     context = f"{LONG} {LONG}"
     return {"question": question, "context": context, "answers": [{"text": "very", "start": 4}]}
 
 
 REFUSED: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
-    "tag": (
-        [_entities((0, 4))],
-        [_entities((0, 4)), _entities((8, 12), (12, 14))],
-        {},
-        "line 2: two entities, the second 'kg', share the word 'red5kg'",
-    ),
     "answer": (
         [_question("is it red")],
         [_question("is it red"), _question(LONG)],
