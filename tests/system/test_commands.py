@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ from tests.alike import assert_same_scores
 
 import heedful
 from heedful.cli import run
-from heedful.settings import TASKS
+from heedful.cli.training import report
+from heedful.settings import TASKS, RunSettings
+from heedful.training.fit import Outcome
 
 Out = pytest.CaptureFixture[str]
 
@@ -248,6 +251,27 @@ def test_resuming_a_finished_run_does_nothing(
     assert run([str(word) for word in [*train, "--resume"]]) == 0
     assert "is finished; nothing to do" in capsys.readouterr().err
     assert (tmp_path / "run/model.safetensors").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("session_steps", "said"),
+    [(1500, "1,500 steps in 52 s, "), (1397, "1,500 steps, the last 1,397 in 52 s, ")],
+)
+def test_the_time_of_a_resumed_run_is_that_of_its_last_steps(
+    trained: Path, capsys: Out, session_steps: int, said: str
+) -> None:
+    recipe: Any = SimpleNamespace(run=RunSettings(out=trained))
+    outcome = Outcome(
+        step=1500,
+        best_step=None,
+        scores={},
+        seconds=52,
+        tokens=520,
+        session_steps=session_steps,
+        stopped=None,
+    )
+    report(recipe, outcome)
+    assert said in capsys.readouterr().err
 
 
 def test_the_confusion_matrix_is_drawn(trained: Path, colours: Path, tmp_path: Path) -> None:

@@ -327,6 +327,7 @@ def test_a_run_ends_with_the_scores_of_what_it_saved(
     outcome = trained(resume=killed)
     assert outcome.best_step is not None
     assert outcome.best_step < outcome.step == 20
+    assert outcome.session_steps == (0 if killed else 20)
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     evaluated = {row["step"]: row["dev"]["accuracy"] for row in rows if "dev" in row}
     assert evaluated[outcome.best_step] > evaluated[20]

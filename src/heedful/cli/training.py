@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from heedful.cli.options import collector_at_rest, print_table, say
-from heedful.errors import shell_word
+from heedful.errors import count_of, shell_word
 from heedful.settings import (
     TASKS,
     ColumnSettings,
@@ -103,7 +103,9 @@ def report(recipe: "Recipe", outcome: "Outcome | None") -> None:
     rate = outcome.tokens / max(outcome.seconds, 1e-9)
     best = f", best at step {outcome.best_step:,}" if outcome.best_step is not None else ""
     why = f" ({outcome.stopped})" if outcome.stopped else ""
-    steps = f"{outcome.step:,} step{'s' if outcome.step != 1 else ''}"
+    steps = count_of(outcome.step, "step")
+    if outcome.session_steps < outcome.step:
+        steps += f", the last {outcome.session_steps:,}"
     say(
         f"{steps} in {outcome.seconds:.0f} s{why}, {rate:,.0f} tokens/s{best}; "
         f"the model is in {out}"

@@ -87,7 +87,11 @@ class Outcome:
     scores: dict[str, Any]
     """Scores of the saved weights on the development data; empty without such data."""
     seconds: float
+    """Time since the run was started or resumed."""
     tokens: int
+    """Tokens trained on in this time."""
+    session_steps: int
+    """Steps in this time: fewer than ``step`` if the run was resumed."""
     stopped: str | None
     """Why the run ended before its last step, if it did."""
 
@@ -109,6 +113,7 @@ def fit(run: Run) -> Outcome:
     evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
     unread: list[LaunchedStep] = []
     state = _resume_or_start(run)
+    resumed_at = state.step
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
         _progress_bar(run, position) as show,
@@ -151,6 +156,7 @@ def fit(run: Run) -> Outcome:
         scores=scores,
         seconds=time.monotonic() - started,
         tokens=tokens,
+        session_steps=state.step - resumed_at,
         stopped=stopped,
     )
 
