@@ -4,12 +4,17 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 from tests.browser import Browser, assert_accessible
 from tests.serving.browsing import all_of, by_id, is_wide, open_run, text_of, wait
 from tests.serving.conftest import Live
+
+from heedful.errors import UserError
+from heedful.reading.delimited import csv_rows, delimiter_of, named_delimiter, tsv_rows
 
 TEXTS = [
     "the blue horse sleeps",
@@ -89,11 +94,27 @@ def test_a_table_comes_back_with_answers(
 @pytest.mark.parametrize(
     ("name", "content", "head", "rows"),
     [
-        (  # names that are numbers stay where they are, and a short row has every column
+        (  # names that are numbers stay where they are
             "years.csv",
-            "text,2021,10\nthe red cat sleeps\nthe red cat sleeps,a,b\n",
+            "text,2021,10\nthe red cat sleeps,,\nthe red cat sleeps,a,b\n",
             ["text", "2021", "10", "label"],
             [["the red cat sleeps", "", "", "animal"], ["the red cat sleeps", "a", "b", "animal"]],
+        ),
+        (  # quotes are plain characters
+            "quotes.tsv",
+            'text\tid\n"the red cat sleeps\t1\nthe red cat sleeps"\t2\n',
+            ["text", "id", "label"],
+            [['"the red cat sleeps', "1", "animal"], ['the red cat sleeps"', "2", "animal"]],
+        ),
+        (  # a quote that is never closed swallows no row
+            "open.csv",
+            'text,id\nthe red cat sleeps,1\n"the red cat sleeps,2\nthe red cat sleeps,3\n',
+            ["text", "id", "label"],
+            [
+                ["the red cat sleeps", "1", "animal"],
+                ['"the red cat sleeps', "2", "animal"],
+                ["the red cat sleeps", "3", "animal"],
+            ],
         ),
         (
             "late.jsonl",
@@ -123,6 +144,74 @@ def test_every_column_comes_back(
     places = [names.index(one) for one in head]
     assert places == sorted(places)
     assert [[line[at] for at in places] for line in lines] == rows
+
+
+READ = """
+const [name, text, header, done] = arguments;
+(async () => {
+  const rows = [];
+  async function* pieces() { yield* [text.slice(0, 20), text.slice(20)]; }
+  try {
+    for await (const row of tables.rows(pieces(), name, header)) rows.push([...row.values()]);
+    done(rows);
+  } catch (error) { done(error.message); }
+})();
+"""
+
+
+def as_commands_do(name: str, text: str, *, header: bool) -> list[list[str]] | None:
+    """Return the cells of a table, without the header; None if it is refused."""
+
+    def lines() -> Iterator[str]:
+        return iter(io.StringIO(text, newline="\n"))
+
+    try:
+        if name.endswith(".tsv"):
+            rows = [*tsv_rows(lines(), name, keep_empty=True)]
+        else:
+            named = named_delimiter(next(lines()))
+            mark = named or delimiter_of(lines(), header=header)
+            below = islice(lines(), 0 if named is None else 1, None)
+            rows = [*csv_rows(below, name, delimiter=mark, keep_empty=True)]
+    except UserError:
+        return None
+    return [cells for _, cells in rows][int(header) :]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\r\n1,2\r\n\r\n3,4",
+        'a,b\n"1\r\n, ""x""",2\n',
+        "a|b\n1|2,3\n",
+        "sep=;\na;b,c\n1;2\n",
+        '"sep=|"\r\na|b\r\n1|2\r\n',
+        "1;2\n3;4,5\n",
+        "1\t2\n3\t4\n",
+        'a,b\n"1,2\n3,4\n',
+        'a,b\n"1,2\n3,4\n"5,6\n7,8\n',
+        'a,b\n1,"2"x\n3,4\n',
+        'a\tb\n"1\t2\n3"\t4\n',
+        "a\n1\n\n2\n\n",
+        'a\n""\n1\n',
+        '"a"\n1|2\n',
+        "a,b\n1\n",
+        "a,b\n1,2,3\n",
+        'a,b\n1,"2\n3\n',
+        "a,b\n1,2\r3,4\n",
+    ],
+)
+def test_a_table_is_read_as_the_commands_read_it(page: Browser, live: Live, text: str) -> None:
+    if not page.driver.current_url.startswith(live.url):
+        open_run(page, live.url, "classify")
+    for name in ("a.csv", "a.tsv"):
+        for header in (True, False):
+            read = page.driver.execute_async_script(READ, name, text, header)
+            expected = as_commands_do(name, text, header=header)
+            if expected is None:
+                assert isinstance(read, str), (name, header)
+            else:
+                assert read == expected, (name, header)
 
 
 def test_a_file_can_be_dropped(page: Browser, live: Live, tmp_path: Path) -> None:
@@ -221,6 +310,11 @@ def test_a_busy_server_is_asked_again_and_work_can_be_stopped(
             "latin.csv cannot be read: it is not UTF-8 text.",
         ),
         ("a.jsonl", b'{"text": "a"\n', "a.jsonl cannot be read: line 1 is not JSON."),
+        (
+            "mac.csv",
+            b"text,id\ra,1\n",
+            "mac.csv cannot be read: line 1 has a carriage return outside quotes.",
+        ),
     ],
 )
 def test_a_broken_file_is_refused_in_a_sentence(
@@ -232,3 +326,22 @@ def test_a_broken_file_is_refused_in_a_sentence(
     choose_file(page, path)
     assert problem(page) == sentence
     assert not by_id(page, "file-form").is_displayed()
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("c,d,e", "line 3 does not have as many columns as line 1"),
+        ('"c,d,e', "the quotes of line 3 do not balance"),
+    ],
+)
+def test_a_broken_row_ends_the_work_with_its_number(
+    page: Browser, live: Live, tmp_path: Path, row: str, sentence: str
+) -> None:
+    path = tmp_path / "broken.csv"
+    path.write_text(f"text,id\nthe red cat sleeps,1\n{row}\n", encoding="utf-8")
+    open_run(page, live.url, "classify")
+    choose_file(page, path)
+    answer_all(page)
+    assert problem(page) == f"broken.csv cannot be read: {sentence}."
+    assert text_of(page, "file-spoken") == "Stopped: 0 rows are answered."
