@@ -1,6 +1,7 @@
 """Evaluate a model on labelled records: during training, and for ``heedful evaluate``."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -48,7 +49,10 @@ class Evaluation:
         settings: PredictSettings | None = None,
         memory: OutputStore | None = None,
     ) -> None:
-        self._predictor, self._settings = predictor, settings or predictor.settings
+        settings = settings or predictor.settings
+        # Of several samples, only the first is scored.
+        self._settings = replace(settings, top=1) if settings.sample else settings
+        self._predictor = predictor
         self._scores = predictor.task.scores()
         self._records, self._memory = iter(records), memory
         self._count = self._total = self._used = 0

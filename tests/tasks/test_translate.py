@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.exact import assert_same_bits
 
 import heedful
 from heedful.cli import run
+from heedful.decoding.sampling import sample
 from heedful.errors import UserError
 from heedful.files import read_tensors
 from heedful.reading import Record
@@ -198,6 +200,27 @@ def test_as_many_samples_as_asked(trained: Path, capsys: Out) -> None:
     assert len({one["text"] for one in row["n_best"]}) > 1  # each is drawn by itself
     (row,) = answers(capsys, *words, "--top", "1")
     assert len(row["n_best"]) == 1
+
+
+def test_one_sample_is_drawn_if_one_is_shown(
+    trained: Path, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+
+    def counting(step: Any, state: Any, first: Any, options: Any, *more: Any) -> Any:
+        drawn.append(options.num_return_sequences)
+        return sample(step, state, first, options, *more)
+
+    monkeypatch.setattr(sys.modules["heedful.decoding.search"], "sample", counting)
+    words = ["predict", trained, "Der Hund läuft.", "--sample", "--temperature", "3"]
+    (one,), (several,) = answers(capsys, *words), answers(capsys, *words, "--all-scores")
+    assert several["n_best"][0]["text"] == one["text"]
+    assert run([*map(str, words), "--top", "3"]) == 2
+    assert "--top is for the texts of --all-scores" in capsys.readouterr().err
+    files = write(tmp_path, "few", PAIRS[:2])
+    answers(capsys, "evaluate", trained, "--data", *files, "--sample")
+    assert set(drawn[:1] + drawn[2:]) == {1}
+    assert drawn[1] == 5
 
 
 def test_what_a_translation_begins_with(trained: Path, tmp_path: Path, capsys: Out) -> None:

@@ -24,6 +24,8 @@ from heedful.task import Answer, AnyTask, Say
 from heedful.training import ranks
 from heedful.training.progress import counting
 
+_TOP = PredictSettings().top
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictRequest:
@@ -73,6 +75,7 @@ def predict(
     if "see" not in predictor.task.abilities and any(map(_is_file, request.texts)):
         say("the name of a file was read as a text: for the texts in the file, give --input FILE")
     check_same(run, predictor, request.options, request.files)
+    _draw_what_is_shown(predictor, request)
     ahead = not any(map(_may_wait, request.input or ([] if request.texts else [STDIN])))
     records, size = chain.from_iterable(streams), SHARD * ranks.size()
     cut = 0
@@ -142,6 +145,7 @@ def _answer(
     parts: PartialOutput | None,
 ) -> None:
     """Compute predictions for the records, and write each shard on rank 0."""
+    _draw_what_is_shown(predictor, request)
     line = _formatter(predictor, request)
     answered = shards(predictor, records, line, size=size, ahead=True, digests=True)
     with counting("items answered", parts.items if parts is not None else 0) as count:
@@ -179,13 +183,21 @@ def _input_streams(predictor: Predictor, request: PredictRequest) -> Sequence[It
     refuse_options(columns, ("label", "label_separator"), "has no effect on answers: leave it out")
     if request.against is not None:
         check_no_pairs(request.context, request.context_file, columns)
-    elif "embed" in task.abilities and predictor.settings.top != PredictSettings().top:
+    elif "embed" in task.abilities and predictor.settings.top != _TOP:
         raise UserError("--top is for the texts of --against: give that file too")
+    elif "write" in task.abilities and not request.all_scores and predictor.settings.top != _TOP:
+        raise UserError("--top is for the texts of --all-scores: give that option too")
     texts = texts_of(task, request.texts, request.context, request.context_file, columns.encoding)
     streams = streams_of(task, texts, request.input, columns, request.against)
     if request.prefix is None:
         return streams
     return [with_prefix(task, stream, request.prefix) for stream in streams]
+
+
+def _draw_what_is_shown(predictor: Predictor, request: PredictRequest) -> None:
+    """Draw a single sample of each text, unless ``--all-scores`` prints the others too."""
+    if predictor.settings.sample and not request.all_scores:
+        predictor.settings = replace(predictor.settings, top=1)
 
 
 def _check_all_scores(task: AnyTask, request: PredictRequest) -> None:
