@@ -223,6 +223,14 @@ def test_one_sample_is_drawn_if_one_is_shown(
     assert drawn[1] == 5
 
 
+def test_an_end_token_counts_if_it_is_generated(trained: Path) -> None:
+    whole, cut = (heedful.load(trained, max_new_tokens=most)(PAIRS[0][0]) for most in (None, 2))
+    assert whole.n_best[0].ended
+    assert whole.tokens_generated == len(PAIRS[0][1].replace(".", " .").split()) + 1
+    assert not cut.n_best[0].ended
+    assert cut.tokens_generated == 2
+
+
 def test_what_a_translation_begins_with(trained: Path, tmp_path: Path, capsys: Out) -> None:
     (row,) = answers(capsys, "predict", trained, "Der Hund läuft.", "--prefix", "The fish")
     assert row["text"].startswith("The fish")

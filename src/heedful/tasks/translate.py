@@ -348,7 +348,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     ) -> Translation:
         """Decode tokens into texts; for a split text, join the best translation of each part."""
         texts = best_texts(outputs, tokenizer.target.decode)
-        best_tokens = [output.hypotheses[0].tokens for output in outputs]
+        best = [output.hypotheses[0] for output in outputs]
         links = None
         if settings.alignments:
             source = [example.ids[:-1].tolist() for example in fitted.pieces]
@@ -357,7 +357,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
                 record.text,
                 source,
                 texts[0].text,
-                best_tokens,
+                [one.tokens for one in best],
                 attention,
                 tokenizer,
                 whole_words=settings.whole_words,
@@ -367,7 +367,7 @@ class Translate(Task[Record, GenerationOutput, Translation]):
             links=links,
             log_likelihood=sum(output.log_likelihood for output in outputs),
             tokens_known=sum(output.tokens_known for output in outputs),
-            tokens_generated=sum(len(tokens) + 1 for tokens in best_tokens),
+            tokens_generated=sum(len(one.tokens) + one.ended for one in best),
             tokens_total=fitted.tokens_total,
             tokens_used=fitted.tokens_used,
         )

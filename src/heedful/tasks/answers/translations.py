@@ -45,7 +45,7 @@ class Translation:
     tokens_known: int
     """Number of tokens of the reference translation; 0 if there is none."""
     tokens_generated: int
-    """Number of tokens of the first translation, including the end token of each part."""
+    """Number of tokens of the first translation, with the end token of each part that ended."""
     tokens_total: int
     """Number of tokens of the text."""
     tokens_used: int
