@@ -1,6 +1,7 @@
 """Read rows of Parquet files, one record batch at a time, so a file may be larger than memory."""
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ from heedful.errors import UserError
 # Small, because each row may have a text of many megabytes.
 _BATCH_ROWS = 64
 _BUFFER_BYTES = 2**20
-_MAX_DIGITS = 18
-"""Maximum digits such that all integers fit into 64 bits."""
 
 
 def column_names(path: Path) -> list[str]:
@@ -53,11 +52,10 @@ def read_rows(path: Path, names: Sequence[str]) -> Iterator[list[object]]:
 def _as_written(column: pa.Array) -> pa.Array:
     """Return narrow floats as their shortest decimals: 3.3, not 3.299999952316284.
 
-    Decimals become floats, or integers if they have no fraction and fit into 64 bits.
+    Decimals with a fraction become floats; `_value` turns those without one into integers.
     """
-    if pa.types.is_decimal(column.type):
-        is_integer = column.type.scale == 0 and column.type.precision <= _MAX_DIGITS
-        return column.cast(pa.string()).cast(pa.int64() if is_integer else pa.float64())
+    if pa.types.is_decimal(column.type) and column.type.scale > 0:
+        return column.cast(pa.string()).cast(pa.float64())
     if column.type == pa.float32():
         return column.cast(pa.string()).cast(pa.float64())
     if column.type in (pa.list_(pa.float32()), pa.large_list(pa.float32())):
@@ -77,7 +75,7 @@ def _shortest(value: Any) -> Any:
 
 def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scalar]) -> list[object]:
     try:
-        return [cell.as_py() for cell in cells]
+        return [_value(cell) for cell in cells]
     except UnicodeDecodeError:
         raise
     except (ValueError, OverflowError):  # a time with too fine a resolution, or out of range
@@ -90,6 +88,11 @@ def _values(path: Path, row: int, names: Sequence[str], cells: Sequence[pa.Scala
                     "Python's times cannot hold; store it as text"
                 ) from None
         raise
+
+
+def _value(cell: pa.Scalar) -> object:
+    value: object = cell.as_py()
+    return int(value) if isinstance(value, Decimal) else value
 
 
 def _open(path: Path) -> pq.ParquetFile:
