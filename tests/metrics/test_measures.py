@@ -130,6 +130,14 @@ def test_correlations_that_are_none() -> None:
     assert (scores["pearson"][0], scores["spearman"][0]) == (0, 0)
 
 
+def test_the_correlation_of_equal_values_is_none_despite_rounding() -> None:
+    columns = np.array([[0.1, 0.7]] * 3 + [[0.3, 0.9]])
+    weights = np.array([[1.0] * 3 + [0.0], [1.0] * 4])
+    scores = measures.estimates(columns, weights)
+    assert (scores["pearson"][0], scores["spearman"][0]) == (0, 0)
+    assert scores["pearson"][1] == pytest.approx(1)
+
+
 def test_neighbours() -> None:
     generator = torch.Generator().manual_seed(5)
     queries = torch.randn(40, 4, generator=generator)

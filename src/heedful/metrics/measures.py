@@ -166,7 +166,16 @@ def _correlation(first: Statistics, second: Statistics, weights: Statistics) -> 
     first_centred = first - (weights * first).sum(1, keepdims=True) / items
     second_centred = second - (weights * second).sum(1, keepdims=True) / items
     spread = np.sqrt((weights * first_centred**2).sum(1) * (weights * second_centred**2).sum(1))
-    return np.clip(ratio((weights * first_centred * second_centred).sum(1), spread), -1, 1)
+    products = (weights * first_centred * second_centred).sum(1)
+    # Rounding leaves a spread of equal values too.
+    is_defined = _varies(first, weights) & _varies(second, weights)
+    return np.where(is_defined, np.clip(ratio(products, spread), -1, 1), 0)
+
+
+def _varies(values: Statistics, weights: Statistics) -> NDArray[np.bool_]:
+    """Return whether each resample has different values. (R, N) to (R,)."""
+    highest = np.where(weights > 0, values, -np.inf).max(1)
+    return np.asarray(highest > np.where(weights > 0, values, np.inf).min(1))
 
 
 def _ranks(values: Statistics, weights: Statistics) -> Statistics:
