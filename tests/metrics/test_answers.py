@@ -1,10 +1,12 @@
 """Scores of answers: the official comparison on cases computed by hand, and the counts."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torchmetrics.functional import text
 
 from heedful.errors import UserError
 from heedful.metrics import AnswerScores
@@ -126,6 +128,24 @@ def test_no_threshold_is_better_than_the_best(questions: list[tuple[int, list[st
     best = scores.compute()["best_threshold"]
     assert f1_at(best["threshold"], questions) == pytest.approx(best["f1"], abs=2e-6)
     assert best["f1"] >= max(f1_at(each - 2.5, questions) for each in range(6)) - 2e-6
+
+
+@pytest.mark.parametrize(("no_answer", "count"), [(False, 1), (True, 2)])
+def test_the_slow_comparison_is_made_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, no_answer: bool, count: int
+) -> None:
+    calls, original = [], text.squad
+
+    def counting(*given: Any) -> Any:
+        calls.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(text, "squad", counting)
+    for answered in (True, False):
+        scores = AnswerScores(no_answer)
+        scores.update("blue", ["blue sky"], answered=answered, margin=0.0)
+        assert scores.compute()["f1"] == (0.666667 if answered else 0)
+    assert len(calls) == 2 * count
 
 
 def test_nothing_to_score() -> None:
