@@ -95,6 +95,14 @@ def test_only_a_model_from_a_hub_has_a_revision(
     assert resolve("folder", "main") == Path("folder")  # the reference's default
 
 
+def test_an_unfinished_run_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "heedful.json").touch()
+    with pytest.raises(UserError, match="training has not finished; continue it with --resume"):
+        resolve(tmp_path)
+    (tmp_path / "config.json").touch()  # a copy of a finished run without its manifest
+    assert resolve(tmp_path) == tmp_path
+
+
 def test_options_of_the_reference_reach_the_download(downloads: Downloads, tmp_path: Path) -> None:
     options: dict[str, Any] = {"cache_dir": tmp_path, "local_files_only": True, "token": "secret"}
     for kind in (BertModel, BertConfig, BertTokenizer):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_JSON_BYTES = 64 * 2**20
 MAX_HEADER_BYTES = 100 * 2**20
-MANIFEST = "manifest.json"
+RECORD, MANIFEST = "heedful.json", "manifest.json"
 
 # First bytes of pickles of protocol 2 to 5, and of the zip files of pickles that `torch.save`
 # writes. Read as the length of a safetensors header, each of these exceeds the size of any file.

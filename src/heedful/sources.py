@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from heedful.errors import UserError, did_you_mean
 from heedful.extras import missing
-from heedful.files import as_path, sha256
+from heedful.files import MANIFEST, RECORD, as_path, sha256
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -173,6 +173,9 @@ WITHOUT_EFFECT: Mapping[str, tuple[object, ...]] = {
 """Options that make no difference in heedful -> their values for which this holds. A model's own
 code never runs, for example, so it does not matter whether it is trusted."""
 
+_IN_A_FINISHED_RUN = (MANIFEST, "config.json")
+"""Files of every finished run; a copy may lack the first."""
+
 _download_options: ContextVar[Mapping[str, Any] | None] = ContextVar("options", default=None)
 
 
@@ -213,8 +216,8 @@ def resolve(
 
     Raises:
         UserError: the folder or package does not exist, a package's files differ from the published
-            files, the model cannot be downloaded from the hub, or it is not from there but has a
-            revision.
+            files, the model cannot be downloaded from the hub, it is not from there but has a
+            revision, or it is an unfinished run.
     """
     folder = as_path("model", name)
     if revision not in (None, "main") and (folder.is_dir() or os.fspath(name) in PACKAGES):
@@ -223,6 +226,9 @@ def resolve(
             f"--revision {revision} is for a model from a hub, but {os.fspath(name)!r} is {kind}"
         )
     if folder.is_dir():
+        names = {path.name for path in folder.iterdir()}
+        if RECORD in names and names.isdisjoint(_IN_A_FINISHED_RUN):
+            raise UserError(f"{folder}: training has not finished; continue it with --resume")
         return folder
     if folder.is_file():
         raise UserError(f"model {str(name)!r} is a file; give the folder that holds config.json")

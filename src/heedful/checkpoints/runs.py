@@ -17,7 +17,7 @@ from heedful.errors import UserError
 from heedful.locks import LOCK
 from heedful.models import Head
 
-RECORD = "heedful.json"
+RECORD = files.RECORD
 METRICS = "metrics.jsonl"
 
 _NOT_IN_MANIFEST = frozenset(
