@@ -245,6 +245,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def check(self, record: RecordT) -> None:
         """Raise if the record's ground truth is unknown to this run."""
+        return
 
     def warn_about(self, records: Sequence[RecordT]) -> str | None:
         """Return a one-line warning if the first records to be scored look wrong, else None."""
@@ -288,11 +289,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say
     ) -> tuple[Self, Start, StoreOf]:
-        """Encode the training data into files of a folder.
-
-        Returns:
-            The task and the start, updated from the encoded data, and the examples of each epoch.
-        """
+        """Encode the data into a folder; return the task and start, updated, and the examples."""
         ...
 
     def shards(self, recipe: Recipe, start: Start, say: Say) -> tuple[Self, Start, Shards]:
@@ -347,10 +344,12 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
 
     def write_extra_files(self, start: Start, folder: Path) -> None:
         """Write files for other libraries next to the model in the run folder."""
+        return
 
     @classmethod
     def remove_resume_files(cls, recipe: Recipe) -> None:
         """Delete files that the run folder holds only for resuming."""
+        return
 
     # Answers.
 
@@ -369,6 +368,7 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
         Raises:
             UserError: naming the field that does not match.
         """
+        return
 
     def run_model(
         self, model: Forward, batch: Batch, settings: PredictSettings
