@@ -72,7 +72,7 @@ class DataSettings:
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
     max_length: int | None = None
-    """Longest input in tokens; default: all of the model's positions."""
+    """Longest input in tokens; default: all of the model's positions; for pretrain at most 128."""
     long_text: LongText | None = None
     """What to read of a longer text: all of it in windows, its head, or its head and tail; or
     refuse it; the default depends on the task."""

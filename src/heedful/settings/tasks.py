@@ -184,7 +184,7 @@ class PretrainSettings:
         heedful train pretrain --train reports.txt --objective mlm
             --out runs/field
 
-    A model from scratch reads up to 128 tokens, unless you set --max-length.
+    A run reads up to 128 tokens at once, also of a longer model, unless you set --max-length.
     """
 
     arch: str = "bert"
@@ -211,7 +211,8 @@ class PretrainSettings:
     """File of the phrases for --masking entity, one per line; default: phrases marked [[like
     this]] in the training text."""
     max_predictions: int | None = None
-    """Maximum number of tokens to predict per sequence; default: no limit."""
+    """Maximum number of tokens to predict per sequence, except that a whole word or phrase may
+    have more if it is the only one; default: no limit."""
     generator_size: float | None = None
     """Width of the generator (for DeBERTa, its depth) as a share of the discriminator's; default:
     as published."""
