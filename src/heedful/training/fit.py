@@ -107,13 +107,11 @@ def fit(run: Run) -> Outcome:
         UserError: the loss is not finite; the last good checkpoint is kept, and the error names it.
         Stopped: the user requested a stop; a checkpoint is saved.
     """
-    settings, scores = run.settings, dict[str, Any]()
+    settings, scores, unread = run.settings, dict[str, Any](), list[LaunchedStep]()
     started, tokens, stopped = time.monotonic(), 0, None
     deadline = started + 60 * (settings.max_minutes or math.inf)
     evaluate_every = settings.steps_between_evaluations(run.steps_per_epoch, run.total_steps)
-    unread: list[LaunchedStep] = []
-    state = _resume_or_start(run)
-    resumed_at = state.step
+    state = first = _resume_or_start(run)
     position = Position(step=state.step, epoch=state.epoch, index=state.index)
     with (
         _progress_bar(run, position) as show,
@@ -156,7 +154,7 @@ def fit(run: Run) -> Outcome:
         scores=scores,
         seconds=time.monotonic() - started,
         tokens=tokens,
-        session_steps=state.step - resumed_at,
+        session_steps=state.step - first.step,
         stopped=stopped,
     )
 
