@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.feedforward import ACTIVATIONS
-from heedful.layers.linear import Linear, linear
+from heedful.layers.linear import Linear, in_dtype_of, linear
 from heedful.losses import IGNORED, reduced
 from heedful.models.labels import class_loss, classification_loss
 
@@ -100,7 +100,7 @@ class DenseSequenceHead(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Return logits of shape (B, C) for shape (B, D)."""
         inner = self.activation(self.dense(self.input_dropout(hidden)))
-        logits: Tensor = self.out_proj(self.dropout(inner).to(self.out_proj.weight.dtype))
+        logits: Tensor = self.out_proj(in_dtype_of(self.out_proj, self.dropout(inner)))
         return logits
 
     def loss(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -77,6 +77,11 @@ def classification_loss(
     Raises:
         UserError: the labels do not match the logits.
     """
+    if logits.ndim != 2:
+        raise UserError(
+            f"the logits have shape {tuple(logits.shape)}; those of texts have (batch, classes): "
+            "a module in place of this classifier reads all tokens, and has to select the first"
+        )
     batch, classes = logits.shape
     if problem_type is None:
         if classes == 1:

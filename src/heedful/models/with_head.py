@@ -22,7 +22,7 @@ from heedful.models.heads import (
 )
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
-from heedful.models.replaced_head import ReplacedHead
+from heedful.models.replaced_head import ReplacedHead, inner_layer
 from heedful.models.stored_config import CALL_DEFAULTS
 
 
@@ -52,20 +52,39 @@ class ModelWithHead(Model):
         # Those of the configuration are for calls of this model, which reads the body's output.
         for name in CALL_DEFAULTS:
             setattr(body, name, getattr(type(body), name))
+        self._add(at, head)
+        self._original_head = (head,)  # in a tuple, so that it is no submodule
+        inner = inner_layer(head)
+        self._inner_name = None if inner is None else self.file_names.get(f"{at}.{inner}")
+        initialise(head, body.config.initializer_range)
+
+    def _add(self, at: str, part: nn.Module) -> None:
         parent, _, name = at.rpartition(".")
         if parent:
-            self.add_module(parent, nn.ModuleDict({name: head}))
+            self.add_module(parent, nn.ModuleDict({name: part}))
         else:
-            self.add_module(name, head)
-        self._original_head = (head,)  # in a tuple, so that it is no submodule
-        initialise(head, body.config.initializer_range)
+            self.add_module(name, part)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute; ``dropout`` is that of the head, as in the reference."""
         if name == "dropout" and hasattr(self.head, "dropout"):
             getattr(self.head, "original", self.head).dropout = value
-        else:
-            super().__setattr__(name, value)
+            return
+        is_new = isinstance(value, nn.Module) and not _is_head(value)
+        if is_new and name == vars(self).get("_head_name"):
+            self._keep_inner_layer()
+        super().__setattr__(name, value)
+
+    def _keep_inner_layer(self) -> None:
+        """Give the head's inner layer its name in the reference, which a new head leaves there."""
+        (head,) = self._original_head
+        inner, place = inner_layer(head), self._inner_name
+        if inner is not None and place is not None and place.split(".")[0] not in self._modules:
+            self._add(place, getattr(head, inner))
+        start = f"{self._head_name}."
+        self.file_names = {
+            ours: theirs for ours, theirs in self.file_names.items() if not ours.startswith(start)
+        }
 
     def __getattr__(self, name: str) -> Any:
         if name == "dropout" and hasattr(self.head, "dropout"):
@@ -85,9 +104,11 @@ class ModelWithHead(Model):
     def head(self) -> Any:
         """The part that makes predictions from the hidden states."""
         head = self.get_submodule(self._head_name)
+        if _is_head(head):
+            return head
         (original,) = self._original_head
-        is_head = type(head).__module__.startswith("heedful.") or hasattr(head, "every_token")
-        return head if is_head else ReplacedHead(head, original, training=self.training)
+        inner = None if self._inner_name is None else self.get_submodule(self._inner_name)
+        return ReplacedHead(head, original, inner, training=self.training)
 
     @property
     def config(self) -> Any:
@@ -192,6 +213,10 @@ class ModelWithHead(Model):
     def prune_heads(self, heads: Mapping[int, Sequence[int]]) -> None:
         """Remove attention heads from the body; see ``pruning.prune_heads``."""
         self.body.prune_heads(heads)
+
+
+def _is_head(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("heedful.") or hasattr(module, "every_token")
 
 
 def language_head(model: ModelWithHead) -> LanguageHead | None:
