@@ -91,9 +91,9 @@ class MultiHead(nn.Module):
     def supports_packing(self) -> bool:
         """Whether ``varlen.py`` has a kernel for this module with its current device and dtype."""
         special = self.uses_positions or self.sparse is not None or self.talk_scores is not None
-        if not isinstance(self.query, nn.Linear):  # a user's module that wraps it
+        weight = getattr(self.query, "weight", None)
+        if not isinstance(weight, Tensor):  # a user's module that wraps the layer
             return False
-        weight = self.query.weight
         supported = has_kernel(weight.device, self.compute_dtype or weight.dtype, self.head_width)
         return supported and not special
 
