@@ -1,6 +1,12 @@
+from pathlib import Path
+
 import pytest
 import torch
+from tests.tiny import SIZES
+from tests.tiny_folders import OTHER_KEYS
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from heedful.models import FAMILIES
 from heedful.models.outputs import BertModelOutput, ClassifierOutput
 
 LOSS, LOGITS = torch.tensor(1.5), torch.ones(2, 3)
@@ -54,3 +60,30 @@ def test_wrong_keys_and_indices() -> None:
         output[1]
     with pytest.raises(AttributeError):
         output.loss = LOSS  # type: ignore[misc]
+
+
+def test_torch_takes_outputs_apart_and_puts_them_together() -> None:
+    output = ClassifierOutput(logits=LOGITS, attentions=(LOSS,))
+    parts, structure = tree_flatten(output)
+    assert parts == [LOGITS, LOSS]
+    again = tree_unflatten(parts, structure)
+    assert type(again) is ClassifierOutput
+    assert again.logits is LOGITS
+    assert again.attentions == (LOSS,)
+    assert again.loss is None
+
+
+@pytest.mark.parametrize("family", ["bert", "deberta-v2", "distilbert"])
+def test_torch_exports_models(family: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sizes = SIZES | {"max_position_embeddings": 16}
+    sizes = {OTHER_KEYS.get(family, {}).get(name, name): size for name, size in sizes.items()}
+    config = FAMILIES[family].config_class()(**sizes)
+    model = FAMILIES[family].model_class("sequence").from_config(config).eval()
+    inputs = {"input_ids": torch.randint(5, 50, (2, 7)), "attention_mask": torch.ones(2, 7).long()}
+    program = torch.export.export(model, (), inputs)
+    torch.export.save(program, tmp_path / "model.pt2")
+    inputs["attention_mask"][1, 4:] = 0
+    inputs["input_ids"] = inputs["input_ids"].flip(1)
+    exported = torch.export.load(tmp_path / "model.pt2").module()(**inputs)
+    torch.testing.assert_close(exported.logits, model(**inputs).logits)

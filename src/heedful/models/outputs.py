@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import register_pytree_node
 
 from heedful.layers.cache import Cache
 
@@ -17,8 +18,18 @@ class Output:
     """Access by attribute, key, index and slice: ``out.loss``, ``out["loss"]``, ``out[0]``.
 
     Keys, indices and slices skip None values, as in the reference. Iteration skips them, too, and
-    yields keys; unpack values with ``out[:2]`` or ``out.to_tuple()``.
+    yields keys; unpack values with ``out[:2]`` or ``out.to_tuple()``. ``torch.export`` and
+    ``torch.func`` see the values.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Tell torch how to take an output apart and put it together."""
+        register_pytree_node(
+            cls,
+            lambda output: (output.values(), output.keys()),
+            lambda values, keys: cls(**dict(zip(keys, values, strict=True))),
+            serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+        )
 
     def keys(self) -> list[str]:
         """Return the names of the values that are not None, in order."""
