@@ -314,6 +314,35 @@ def test_a_run_goes_on_from_another(trained: Path, tmp_path: Path, capsys: Out) 
     assert "--preset is for a model from scratch" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["run", "export", "model"])
+def test_short_pairs_leave_the_limits_of_the_base_run(
+    trained: Path, tmp_path: Path, capsys: Out, kind: str
+) -> None:
+    files, base = write(tmp_path, "short", [("Hund", "dog"), ("Mann", "man")]), trained
+    before = json.loads((trained / "heedful.json").read_text())
+    limits = before["goal"]["longest"], before["max_length"]
+    if kind != "run" and not (trained / "config.json").read_text().count("MarianMTModel"):
+        pytest.skip("no other program has recurrent translators")
+    if kind != "run":
+        base = tmp_path / "marian"
+        assert run(["export", str(trained), "--to", str(base), "--format", "marian"]) == 0
+    if kind == "model":
+        (base / "heedful_export.json").unlink()
+        config = json.loads((base / "config.json").read_text())
+        limits = limits[0], config["max_position_embeddings"]
+    words = ["train", "translate", "--train", *files, "--model", base, "--steps", "1"]
+    assert run([str(word) for word in [*words, "--out", tmp_path / "more"]]) == 0
+    after = json.loads((tmp_path / "more" / "heedful.json").read_text())
+    assert (after["goal"]["longest"], after["max_length"]) == limits
+    words += ["--max-length", "100", "--out", tmp_path / "long"]
+    assert run([str(word) for word in words]) == 0, capsys.readouterr().err
+    after = json.loads((tmp_path / "long" / "heedful.json").read_text())
+    assert (after["goal"]["longest"], after["max_length"]) == (
+        max(limits[0], 100),
+        max(limits[1], 100),
+    )
+
+
 def test_bleu_follows_the_script_that_is_written(tmp_path: Path, capsys: Out) -> None:
     pairs = [
         (source, f"{noun}在这里。") for (source, _), noun in zip(PAIRS, "狗人鸟鱼" * 6, strict=True)

@@ -91,7 +91,8 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     epsilon: ClassVar[float] = 1e-9
 
     longest: int
-    """Maximum number of tokens of a translation: 1.5 times the longest in the training data."""
+    """Maximum number of tokens of a translation: 1.5 times the longest in the training data, or
+    that of the model to continue from."""
     source_letters: dict[str, float] = field(default_factory=dict)
     """Letter frequencies of the source language; see ``reading.parallel.letter_shares``."""
     target_letters: dict[str, float] = field(default_factory=dict)
@@ -215,7 +216,8 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     ) -> tuple[Self, Start, StoreOf]:
         """Encode the pairs that pass the cleaning, and report the rejected ones.
 
-        Sets the maximum input length and the maximum output length from the training data.
+        Sets the maximum input length and the maximum output length from the training data. They do
+        not fall below those of the model to continue from.
 
         Raises:
             UserError: no pair is left.
@@ -239,8 +241,9 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         store = Store(folder / "train.arrow")
         if not len(store):
             raise UserError("no pair is left to learn from")
-        task = replace(self, longest=int(store.label_lengths.max()) * 3 // 2)
-        start = replace(start, max_length=max(int(store.lengths.max()), 8))
+        longest, max_length = translator.earlier_limits(recipe.data, start.model)
+        task = replace(self, longest=max(int(store.label_lengths.max()) * 3 // 2, longest))
+        start = replace(start, max_length=max(int(store.lengths.max()), max_length, 8))
         return task, start, lambda epoch: store
 
     @classmethod

@@ -5,6 +5,7 @@ Shapes: B examples of a batch, E source tokens, S target tokens.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -14,14 +15,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from heedful.batches import Batch
+from heedful.checkpoints.runs import RECORD, RunRecord, read_record
 from heedful.decoding.search import Hypothesis
 from heedful.errors import UserError, count_of
+from heedful.interop import exported, marian
 from heedful.losses import IGNORED
 from heedful.models import RnnConfig, RnnSearch, Transformer, TransformerConfig
 from heedful.models.rnn.presets import PRESETS as RNN_PRESETS
 from heedful.models.transformer.presets import PRESETS as TRANSFORMER_PRESETS
 from heedful.reading import Record
-from heedful.settings import PredictSettings, TranslateSettings
+from heedful.settings import ParallelSettings, PredictSettings, TranslateSettings
+from heedful.sources import resolve
 from heedful.tasks.generation import (
     GenerationOutput,
     known_scores,
@@ -92,6 +96,30 @@ def check_prefix(prefix: Sequence[int], max_new_tokens: int, where: str = "") ->
             f"{count_of(len(prefix), 'token')}, but at most {max_new_tokens:,} are generated, "
             "including the end token: give a shorter one, or a larger --max-new-tokens"
         )
+
+
+def earlier_limits(data: ParallelSettings, model: object) -> tuple[int, int]:
+    """Return the least `longest` and maximum input length of a run that continues from a model.
+
+    These are what the model had before, or --max-length if it is given and more; 0 from scratch.
+
+    Raises:
+        UserError: a file of the model's folder is damaged.
+    """
+    if data.model is None:
+        return 0, 0
+    folder = resolve(data.model, data.revision)
+    if (folder / RECORD).is_file():
+        record: RunRecord | None = read_record(folder)
+    else:
+        record = exported.read_record(folder)
+        if record is None and isinstance(model, Transformer):
+            record = marian.read_record(folder)
+    defaults = {field.name: field.default for field in fields(data)}
+    given = 0 if data.max_length == defaults["max_length"] else data.max_length
+    if record is None or record.task != "translate":
+        return given, given
+    return max(record.goal.get("longest", 0), given), max(record.max_length, given)
 
 
 def translate_batch(
