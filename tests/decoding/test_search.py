@@ -274,6 +274,11 @@ def test_a_vocabulary_smaller_than_the_beam() -> None:
     ("options", "message"),
     [
         ({"max_new_tokens": 0}, "max_new_tokens is 0; it must be at least 1"),
+        ({"max_new_tokens": "3"}, "max_new_tokens is '3'; it must be a whole number"),
+        ({"num_beams": 2.5}, "num_beams is 2.5; it must be a whole number"),
+        ({"top_k": True}, "top_k is True; it must be a whole number"),
+        ({"length_penalty": "1"}, "length_penalty is '1'; it must be a number"),
+        ({"top_p": True}, "top_p is True; it must be a number"),
         ({"num_beams": 0}, "num_beams is 0"),
         ({"top_k": -1}, "top_k is -1"),
         ({"min_new_tokens": LONGEST}, "min_new_tokens is 4; it can be at most 3"),

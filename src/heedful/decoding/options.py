@@ -7,12 +7,16 @@ length, V vocabulary.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from torch import Tensor
 
 from heedful.arguments import suggest_in_construction
 from heedful.errors import UserError
+
+NO_TOKEN = -1
+"""Stands for the end token of texts without one: they end at ``max_new_tokens``."""
 
 
 class Selectable(Protocol):
@@ -115,7 +119,7 @@ class Search:
     """
 
     eos_token_id: int
-    """The end token."""
+    """The end token; ``NO_TOKEN`` if there is none."""
     max_new_tokens: int = 64
     """Maximum number of tokens, the end token included."""
     min_new_tokens: int = 0
@@ -160,17 +164,7 @@ class Search:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name, low in (
-            ("max_new_tokens", 1),
-            ("min_new_tokens", 0),
-            ("num_beams", 1),
-            ("num_return_sequences", 1),
-            ("no_repeat_ngram", 0),
-            ("top_k", 0),
-            ("seed", 0),
-        ):
-            if getattr(self, name) < low:
-                raise UserError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        self._check_numbers()
         if self.min_new_tokens >= self.max_new_tokens:
             most = self.max_new_tokens - 1
             raise UserError(f"min_new_tokens is {self.min_new_tokens}; it can be at most {most}")
@@ -198,6 +192,36 @@ class Search:
             raise UserError(f"num_beams is {self.num_beams}; with penalise_logits it must be 1")
         if self.eos_token_id in self.never:
             raise UserError(f"token {self.eos_token_id} ends a text; it cannot be among never")
+
+    def _check_numbers(self) -> None:
+        check_whole("eos_token_id", self.eos_token_id)
+        for name, low in (
+            ("max_new_tokens", 1),
+            ("min_new_tokens", 0),
+            ("num_beams", 1),
+            ("num_return_sequences", 1),
+            ("no_repeat_ngram", 0),
+            ("top_k", 0),
+            ("seed", 0),
+        ):
+            check_whole(name, getattr(self, name))
+            if getattr(self, name) < low:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be at least {low}")
+        penalties = ("repetition_penalty", "length_penalty", "coverage_penalty")
+        for name in ("temperature", "top_p", *penalties):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise UserError(f"{name} is {value!r}; it must be a number")
+
+
+def check_whole(name: str, value: object) -> None:
+    """Check that the value of an option is a whole number.
+
+    Raises:
+        UserError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise UserError(f"{name} is {value!r}; it must be a whole number")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
