@@ -1,5 +1,6 @@
 """``generate`` with the reference's keyword arguments returns the reference's token ids."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,17 @@ import pytest
 import torch
 import transformers
 from tests.exact import assert_same_bits
+from tests.tiny import SIZES, STILL
 from tests.tiny_folders import write_folder
 
-from heedful import GPT2LMHeadModel, GPT2Tokenizer, Search, UserError
+from heedful import (
+    BertLMHeadModel,
+    BertModel,
+    GPT2LMHeadModel,
+    GPT2Tokenizer,
+    Search,
+    UserError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +62,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"max_new_tokens": 9, "repetition_penalty": 0.8, "do_sample": True, "top_k": 1},
         {"max_new_tokens": 9, "num_beams": 3, "early_stopping": True, "no_repeat_ngram_size": 3},
         {"max_new_tokens": 9, "num_beams": 3, "early_stopping": True, "repetition_penalty": 1.5},
+        {"max_new_tokens": 9, "bad_words_ids": [[3], [8], [40]]},
+        {"max_new_tokens": 9, "num_beams": 3, "bad_words_ids": [[8], [40]]},
+        {"max_new_tokens": 9, "temperature": None, "top_p": None, "min_new_tokens": None},
+        {"max_new_tokens": None, "max_length": 12, "num_beams": 2, "do_sample": None},
     ],
     ids=str,
 )
@@ -109,6 +122,20 @@ def test_samples_depend_on_the_random_state(folder: Path) -> None:
         ),
         ({"repetition_penalty": 0.0}, "repetition_penalty is 0.0; it must be a number above 0"),
         ({"max_length": 1}, "max_length is 1; the prompts have 1 tokens"),
+        ({"max_new_tokens": "3"}, "max_new_tokens is '3'; it must be a whole number"),
+        ({"max_length": 2.5}, "max_length is 2.5; it must be a whole number"),
+        ({"num_beams": True}, "num_beams is True; it must be a whole number"),
+        ({"do_sample": True, "temperature": "1"}, "temperature is '1'; it must be a number"),
+        ({"length_penalty": True}, "length_penalty is True; it must be a number"),
+        (
+            {"bad_words_ids": [[1, 2]]},
+            r"bad_words_ids is \[\[1, 2\]\]; expected words of one token",
+        ),
+        (
+            {"token_type_ids": torch.ones(1, 2, dtype=torch.long)},
+            r"token_type_ids has shape \(1, 2\); it must be \(1, 1\)",
+        ),
+        ({"pad_token_id": "a"}, "pad_token_id is 'a'; it must be one token id"),
         ({"eos_token_id": [1, 2]}, r"eos_token_id is \[1, 2\]; it must be one token id"),
         (
             {"attention_mask": torch.ones(1, 2)},
@@ -123,3 +150,99 @@ def test_what_generate_refuses(folder: Path, options: Any, message: str) -> None
     model = GPT2LMHeadModel.from_pretrained(folder)
     with pytest.raises(UserError, match=message):
         model.generate(torch.tensor([[5]]), **options)
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a BERT that continues texts, saved by the reference with options of ``generate``."""
+    path = tmp_path_factory.mktemp("bert")
+    torch.manual_seed(2)
+    model = transformers.BertLMHeadModel(
+        transformers.BertConfig(
+            **{**SIZES, **STILL}, is_decoder=True, initializer_range=1.0, eos_token_id=7
+        )
+    )
+    model.generation_config = transformers.GenerationConfig(
+        eos_token_id=7, pad_token_id=1, bad_words_ids=[[5]], num_beams=3, max_new_tokens=6
+    )
+    model.save_pretrained(path)
+    return path
+
+
+PROMPTS = {
+    "input_ids": torch.tensor([[2, 9, 8, 4], [0, 0, 2, 6]]),
+    "attention_mask": torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]),
+    "token_type_ids": torch.tensor([[0, 0, 1, 1], [0, 0, 0, 0]]),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_beams": 1, "max_new_tokens": 9},
+        {"num_beams": 2, "early_stopping": True},
+        {"eos_token_id": None},
+        {"eos_token_id": None, "num_beams": 1, "min_new_tokens": 2},
+    ],
+    ids=str,
+)
+def test_a_bert_takes_its_tokenizers_inputs_and_its_folders_options(
+    bert: Path, tmp_path: Path, options: Any
+) -> None:
+    theirs = transformers.BertLMHeadModel.from_pretrained(bert).eval()
+    ours = BertLMHeadModel.from_pretrained(bert)
+    likely = int(theirs.generate(**PROMPTS, num_beams=1, eos_token_id=None)[0, 6])
+    for end in (7, likely):
+        theirs.generation_config.eos_token_id = end
+        theirs.save_pretrained(tmp_path)
+        ours = BertLMHeadModel.from_pretrained(tmp_path)
+        expected = theirs.generate(**PROMPTS, **options)
+        assert_same_bits(ours.generate(**PROMPTS, **options), expected, "whole numbers")
+    plain = {**PROMPTS, "token_type_ids": torch.zeros(2, 4, dtype=torch.long)}
+    assert_same_bits(
+        ours.generate(**plain, **options), theirs.generate(**plain, **options), "whole numbers"
+    )
+
+
+def test_the_end_token_of_a_configuration_and_none(bert: Path, tmp_path: Path) -> None:
+    theirs = transformers.BertLMHeadModel.from_pretrained(bert).eval()
+    likely = int(theirs.generate(**PROMPTS, num_beams=1, eos_token_id=None)[0, 6])
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").unlink()
+    config = json.loads((tmp_path / "config.json").read_text())
+    for end in (likely, None):
+        (tmp_path / "config.json").write_text(json.dumps({**config, "eos_token_id": end}))
+        theirs = transformers.BertLMHeadModel.from_pretrained(tmp_path).eval()
+        ours = BertLMHeadModel.from_pretrained(tmp_path)
+        expected = theirs.generate(**PROMPTS, max_new_tokens=8)
+        found = ours.generate(**PROMPTS, max_new_tokens=8)
+        assert_same_bits(found, expected, "whole numbers")
+    assert found.shape == (2, 12)
+
+
+def test_the_options_of_a_folder_are_saved(bert: Path, tmp_path: Path) -> None:
+    model = BertLMHeadModel.from_pretrained(bert)
+    model.save_pretrained(tmp_path / "again")
+    saved, stored = (path / "generation_config.json" for path in (tmp_path / "again", bert))
+    assert json.loads(saved.read_text()) == json.loads(stored.read_text())
+    with pytest.raises(UserError, match=r"again has a config\.json"):
+        BertLMHeadModel.from_pretrained(bert).save_pretrained(tmp_path / "again")
+    body = BertModel.from_pretrained(bert, is_decoder=False)
+    body.save_pretrained(tmp_path / "body")
+    assert not (tmp_path / "body" / "generation_config.json").exists()
+
+
+def test_options_of_a_folder_that_are_not_supported(bert: Path, tmp_path: Path) -> None:
+    model = BertLMHeadModel.from_pretrained(bert)
+    model.save_pretrained(tmp_path)
+    stored = {"eos_token_id": 7, "typical_p": 1.0, "diversity_penalty": 0.0, "min_p": None}
+    path = tmp_path / "generation_config.json"
+    path.write_text(json.dumps(stored))
+    BertLMHeadModel.from_pretrained(tmp_path).generate(**PROMPTS, max_new_tokens=3)
+    path.write_text(json.dumps({**stored, "typical_p": 0.5}))
+    model = BertLMHeadModel.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"has typical_p 0\.5, which generate does not support"):
+        model.generate(**PROMPTS)
+    search = Search(eos_token_id=7, max_new_tokens=3)
+    assert len(model.generate(PROMPTS["input_ids"][:1], search=search)) == 1

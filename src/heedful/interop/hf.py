@@ -28,6 +28,7 @@ from heedful.interop.checking import (
 )
 from heedful.interop.source import Source, write_files
 from heedful.models import BertEncoderDecoder, RnnSearch, Transformer
+from heedful.models.generation_defaults import GENERATION
 from heedful.models.pretrained import CONFIG
 from heedful.settings import ExportSettings, PredictSettings
 from heedful.tokens.folder import CONFIG as TOKENIZER_CONFIG
@@ -197,7 +198,7 @@ def _write_search(source: Source, folder: Path) -> None:
         search |= {"decoder_start_token_id": start, "max_length": min(65, positions)}
     else:
         search |= {"max_new_tokens": min(64, model.max_positions // 2)}
-    write_json(folder / "generation_config.json", search)
+    write_json(folder / GENERATION, search)
 
 
 def _write_compiled_tokenizer(source: Source, folder: Path, transformers: Any) -> None:

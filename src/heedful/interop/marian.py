@@ -15,12 +15,11 @@ from heedful.interop import exported
 from heedful.interop.checking import Check, check_by_reading
 from heedful.interop.source import Source
 from heedful.models import Transformer, TransformerConfig
+from heedful.models.generation_defaults import GENERATION
 from heedful.settings import ExportSettings, PredictSettings
 from heedful.tokens import TextTokenizer
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, model_of
 from heedful.tokens.translation import CONFIG, MODEL_CONFIG, is_translation_folder
-
-GENERATION = "generation_config.json"
 
 
 def read_record(folder: Path) -> RunRecord | None:

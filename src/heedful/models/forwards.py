@@ -22,7 +22,13 @@ from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.cache import Cache
 from heedful.models import generation, heads
-from heedful.models.generated_ids import GenerateOptions, Generator, generated_ids
+from heedful.models.generated_ids import (
+    GenerateOptions,
+    Generator,
+    check_shape,
+    generated_ids,
+    is_search,
+)
 from heedful.models.labels import class_loss, in_shape, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
@@ -334,6 +340,7 @@ def generate(
     self: ModelWithHead,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
     *,
     search: Search,
     item_seeds: Sequence[int] | None = None,
@@ -343,12 +350,14 @@ def generate(
     self: ModelWithHead,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
     **options: Unpack[GenerateOptions],
 ) -> Tensor: ...
 def generate(
     self: ModelWithHead,
     input_ids: Tensor,
     attention_mask: Tensor | None = None,
+    token_type_ids: Tensor | None = None,
     *,
     search: Search | None = None,
     item_seeds: Sequence[int] | None = None,
@@ -357,21 +366,23 @@ def generate(
     """Continue each prompt; see ``generation.generate``.
 
     ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
-    token and 0 for padding. ``generation.generate`` documents ``search`` (its ``options``) and
-    ``item_seeds``. Without ``search``, the ``options`` are those of the reference's ``generate``,
-    and the result is a tensor of the prompts with their texts; see
+    token and 0 for padding. ``generation.generate`` documents ``search`` (its ``options``),
+    ``token_type_ids`` and ``item_seeds``. Without ``search``, the ``options`` are those of the
+    reference's ``generate``, and the result is a tensor of the prompts with their texts; see
     ``generated_ids.generated_ids``.
     """
-    if search is None:
-        if item_seeds is not None:
-            raise UserError("item_seeds are for a search; give search, too")
-        return generated_ids(cast(Generator, self), input_ids, attention_mask, options)
-    if options:
-        raise UserError(f"search and {next(iter(options))} are given; put all options into search")
-    texts = generation.generate(self, input_ids, attention_mask, search, item_seeds=item_seeds)
+    if not is_search(search, item_seeds, options):
+        model = cast(Generator, self)
+        return generated_ids(model, input_ids, attention_mask, token_type_ids, options)
+    if token_type_ids is not None:
+        check_shape("token_type_ids", token_type_ids, input_ids)
+        if self.config.type_vocab_size and not token_type_ids.any():
+            token_type_ids = None  # the default, with which the compiled form continues texts, too
+    given = (input_ids, attention_mask, search)
+    texts = generation.generate(self, *given, None, item_seeds, token_type_ids)
     writer = cast(generation.TextGenerator, self)
     return generation.regenerate_close_calls(
-        texts, writer, input_ids, attention_mask, search, item_seeds
+        texts, writer, *given, item_seeds, token_type_ids=token_type_ids
     )
 
 

@@ -4,7 +4,7 @@ Shapes: B batch, N live hypotheses, S prompt length, E encoder length, D model w
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -49,12 +49,15 @@ class DecodingState:
     """KV cache of the tokens so far; None before the first token."""
     encoded: EncoderOutput | None
     """Encoder output that the decoder attends to, if any."""
+    token_type: Tensor | None = None
+    """Token type of each hypothesis' new tokens, if not the default. Shape (N, 1)."""
 
     def select(self, rows: Tensor) -> "DecodingState":
         """Return the given rows, shape (M,), in the given order."""
         return DecodingState(
             cache=None if self.cache is None else self.cache.select(rows),
             encoded=None if self.encoded is None else self.encoded.select(rows),
+            token_type=None if self.token_type is None else self.token_type[rows],
         )
 
 
@@ -66,6 +69,7 @@ def generate(
     options: Search,
     encoded: EncoderOutput | None = None,
     item_seeds: Sequence[int] | None = None,
+    token_type_ids: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Continue each prompt.
 
@@ -80,6 +84,8 @@ def generate(
         options: search options.
         encoded: encoder output that the decoder attends to; shapes (B, E, D) and (B, E).
         item_seeds: see ``search``.
+        token_type_ids: token types of the prompts. Shape (B, S). A new token has that of the
+            prompt's last.
 
     Returns:
         The hypotheses of each item; see ``decoding.search``.
@@ -100,28 +106,33 @@ def generate(
         )
 
     def step(tokens: Tensor, state: DecodingState) -> tuple[Tensor, DecodingState]:
-        output = _call(decoder, tokens[:, None], state)
-        return output.logits[:, -1], DecodingState(
-            cache=output.past_key_values, encoded=state.encoded
-        )
+        output = _call(decoder, tokens[:, None], state, state.token_type)
+        return output.logits[:, -1], replace(state, cache=output.past_key_values)
 
     item_seeds = range(len(prompts)) if item_seeds is None else item_seeds
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     counted = _tokens(prompts, lengths) if options.count_prompt else None
-    if steps is not None and encoded is None and steps.is_current:
+    plain = token_type_ids is None
+    if steps is not None and encoded is None and steps.is_current and plain:
         start = steps.start(prompts, lengths)
         return search(steps.step, start, last, options, item_seeds, prompts=counted)
-    if stays_on_device(prompts.device, options) and supports_device_search(decoder):
+    if stays_on_device(prompts.device, options) and supports_device_search(decoder) and plain:
         fixed = DecoderSteps(decoder, prompts[:, :longest], lengths, encoded)
         return search_on_device(fixed, last, options)
     hypotheses: dict[int, list[Hypothesis]] = {}
     for length in sorted(set(lengths.tolist())):
         rows = (lengths == length).nonzero().squeeze(1)
-        state = DecodingState(cache=None, encoded=None if encoded is None else encoded.select(rows))
+        types = None if token_type_ids is None else token_type_ids[rows, :length]
+        state = DecodingState(
+            cache=None,
+            encoded=None if encoded is None else encoded.select(rows),
+            token_type=None if types is None else types[:, -1:],
+        )
         if length > 1:  # the first step reads the last token
-            output = _call(decoder, prompts[rows, : length - 1], state)
-            state = DecodingState(cache=output.past_key_values, encoded=state.encoded)
+            before = None if types is None else types[:, :-1]
+            output = _call(decoder, prompts[rows, : length - 1], state, before)
+            state = replace(state, cache=output.past_key_values)
         items = rows.tolist()
         seeds = [item_seeds[item] for item in items]
         first = prompts[rows, length - 1]
@@ -189,10 +200,13 @@ def regenerate_close_calls(
     ]
 
 
-def _call(decoder: Model, ids: Tensor, state: DecodingState) -> LanguageModelOutput:
+def _call(
+    decoder: Model, ids: Tensor, state: DecodingState, token_type_ids: Tensor | None
+) -> LanguageModelOutput:
     encoded = state.encoded
     output: LanguageModelOutput = decoder(
         ids,
+        token_type_ids=token_type_ids,
         past_key_values=state.cache,
         # Needed only in the first call: later calls find its keys and values in the cache.
         encoder_hidden_states=encoded.hidden if encoded and state.cache is None else None,

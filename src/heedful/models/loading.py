@@ -18,6 +18,7 @@ from heedful.arguments import suggest_arguments
 from heedful.errors import UserError, check_known, unknown_name
 from heedful.files import read_json
 from heedful.models import FAMILIES, PUBLIC, Family, Head
+from heedful.models.generation_defaults import read_defaults
 from heedful.models.pretrained import CONFIG, LoadReport
 from heedful.models.weights import read_weights
 
@@ -186,6 +187,8 @@ def read_model(
     if require_all_weights and report.fresh:
         missing = _in_any_block(report.fresh)
         raise UserError(f"{folder}: weights are missing: {missing}; train it for a task first")
+    if hasattr(model, "generate"):
+        model.generation_defaults = read_defaults(folder, model.config)
     if not memory_map:
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()

@@ -32,6 +32,7 @@ class Model(nn.Module, ABC):
         output_hidden_states: default of the argument in calls.
         return_dict: whether calls return an output with named values, or a tuple of them.
         loaded: names of the parameters that were loaded from a folder.
+        generation_defaults: default options of ``generate``, as in ``generation_config.json``.
     """
 
     config: Any
@@ -40,6 +41,7 @@ class Model(nn.Module, ABC):
     output_hidden_states: bool = False
     return_dict: bool = True
     loaded: frozenset[str] = frozenset()
+    generation_defaults: Mapping[str, Any] = {}
 
     supports_checkpointing: ClassVar[bool] = False
     """Whether ``gradient_checkpointing`` may be set."""

@@ -17,6 +17,7 @@ from heedful import files
 from heedful.errors import UserError, join_names
 from heedful.layers.patches import Vectors
 from heedful.layers.relative import SegmentPositions
+from heedful.models.generation_defaults import GENERATION
 from heedful.models.weights import WEIGHTS, allocate, renamed
 
 if TYPE_CHECKING:
@@ -83,17 +84,20 @@ def save_pretrained(
 ) -> None:
     """Write ``config.json`` and ``model.safetensors``; other files in the folder stay.
 
+    A model with ``generation_defaults`` also writes ``generation_config.json``.
+
     A training loop may save its model in the same folder after each epoch: files that were saved
     from this object are replaced, unless something else has changed them.
 
     Raises:
-        UserError: the folder is a file, or it has one of the two files, from elsewhere, and
+        UserError: the folder is a file, or it has one of these files, from elsewhere, and
             ``overwrite`` is false.
     """
     folder = Path(folder)
     saved: dict[Path, list[Any]] = vars(model).setdefault("_saved", {})
     is_unchanged = folder.is_dir() and saved.get(folder.resolve()) == _stamps(folder)
-    check_no_overwrite(folder, (CONFIG, WEIGHTS), overwrite=overwrite or is_unchanged)
+    names = (CONFIG, WEIGHTS, *([GENERATION] if model.generation_defaults else []))
+    check_no_overwrite(folder, names, overwrite=overwrite or is_unchanged)
     if not folder.exists():
         with files.new_folder(folder) as new:
             _write(model, new)
@@ -109,7 +113,7 @@ def save_pretrained(
 
 def _stamps(folder: Path) -> list[Any]:
     """Return what changes when another program writes to the files of a model."""
-    paths = [path for path in (folder / CONFIG, folder / WEIGHTS) if path.exists()]
+    paths = [folder / name for name in (CONFIG, WEIGHTS, GENERATION) if (folder / name).exists()]
     stats = [path.stat() for path in paths]
     return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in stats]
 
@@ -138,6 +142,10 @@ def _write(model: "Model", folder: Path) -> None:
     config = {"architectures": [type(model).__name__], **model.config.to_dict()}
     files.write_json(folder / CONFIG, config)
     files.write_tensors(folder / WEIGHTS, model.file_weights())
+    if defaults := dict(model.generation_defaults):
+        if "decoder_start_token_id" in defaults:  # it takes precedence over that of config.json
+            defaults["decoder_start_token_id"] = config["decoder_start_token_id"]
+        files.write_json(folder / GENERATION, defaults)
 
 
 def set_weights(

@@ -9,6 +9,7 @@ from heedful.errors import UserError
 from heedful.files import read_json, read_json_or_empty
 from heedful.models import FAMILIES, Head
 from heedful.models.configs import IGNORED, ReferenceConfig
+from heedful.models.generation_defaults import GENERATION
 from heedful.models.stored_config import StoredConfig
 
 ARCHITECTURE = "EncoderDecoderModel"
@@ -85,7 +86,7 @@ class EncoderDecoderConfig(StoredConfig):
 
 def _start(values: dict[str, Any], path: Path) -> Any:
     """Return ``decoder_start_token_id``; ``generation_config.json`` overrides ``config.json``."""
-    search = read_json_or_empty(path.with_name("generation_config.json"))
+    search = read_json_or_empty(path.with_name(GENERATION))
     start = search.get("decoder_start_token_id")
     return values.get("decoder_start_token_id") if start is None else start
 
