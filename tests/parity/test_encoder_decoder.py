@@ -135,6 +135,36 @@ def test_a_start_that_the_search_alone_is_told(reference: ModuleType, tmp_path: 
     assert [START, *written.tokens] == expected[0].tolist()[: len(written.tokens) + 1]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_new_tokens": 9},
+        {"max_new_tokens": 7, "num_beams": 3, "num_return_sequences": 2},
+        {"max_length": 7, "min_length": 5, "repetition_penalty": 1.5},
+        {"no_repeat_ngram_size": 1, "num_beams": 2, "eos_token_id": None, "max_new_tokens": 5},
+    ],
+    ids=str,
+)
+def test_the_references_call_of_generate(
+    reference: ModuleType, tmp_path: Path, options: Any
+) -> None:
+    _, theirs = _models(reference)
+    theirs = theirs.float()
+    batch = _batch() | {"token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 1]] * B)}
+    theirs.generation_config.decoder_start_token_id = START
+    theirs.generation_config.pad_token_id = 3  # with 0, its beam search pads with the end token
+    plain = theirs.generate(**batch, max_new_tokens=5)
+    for end in (1, int(plain[0, 3])):
+        theirs.generation_config.eos_token_id = end
+        theirs.save_pretrained(tmp_path)
+        ours = BertEncoderDecoder.from_pretrained(tmp_path)
+        expected = theirs.generate(**batch, **options)
+        assert_same_bits(ours.generate(**batch, **options), expected, "whole numbers")
+    ours.decoder_start_token_id = 5
+    ours.save_pretrained(tmp_path / "changed")
+    assert BertEncoderDecoder.from_pretrained(tmp_path / "changed").decoder_start_token_id == 5
+
+
 def test_a_warm_start(
     reference: ModuleType, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

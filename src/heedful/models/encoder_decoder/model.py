@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack, cast, overload
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,12 @@ from heedful.models.configs import ReferenceConfig
 from heedful.models.decoders import EncoderOutput
 from heedful.models.encoder import Encoder
 from heedful.models.encoder_decoder.config import EncoderDecoderConfig
+from heedful.models.generated_ids import (
+    GenerateOptions,
+    Generator,
+    generated_ids,
+    is_search,
+)
 from heedful.models.inputs import shift_right
 from heedful.models.labels import labelled_positions
 from heedful.models.loading import bidirectional_option, load_model
@@ -317,7 +323,7 @@ class BertEncoderDecoder(Model):
             positions=positions,
         )
 
-    @torch.inference_mode()
+    @overload
     def generate(
         self,
         input_ids: Tensor,
@@ -326,7 +332,26 @@ class BertEncoderDecoder(Model):
         *,
         search: Search,
         item_seeds: Sequence[int] | None = None,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Hypothesis]]: ...
+    @overload
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Tensor: ...
+    @torch.inference_mode()
+    def generate(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        search: Search | None = None,
+        item_seeds: Sequence[int] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[list[Hypothesis]] | Tensor:
         """Generate a text for each source text; see ``decoding.search``.
 
         Args:
@@ -335,7 +360,13 @@ class BertEncoderDecoder(Model):
             token_type_ids: shape (B, E).
             search: search options.
             item_seeds: see ``generation.generate``.
+            options: without ``search``, those of the reference's ``generate``. The result is a
+                tensor of token ids then, each text after the start token; see
+                ``generated_ids.generated_ids``.
         """
+        if not is_search(search, item_seeds, options):
+            sources = (input_ids, attention_mask, token_type_ids)
+            return generated_ids(cast(Generator, self), *sources, options, start=self._start())
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = EncoderOutput(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)
