@@ -14,6 +14,7 @@ from tests.tiny_folders import write_folder
 from heedful import (
     BertLMHeadModel,
     BertModel,
+    GPT2DoubleHeadsModel,
     GPT2LMHeadModel,
     GPT2Tokenizer,
     Search,
@@ -246,3 +247,10 @@ def test_options_of_a_folder_that_are_not_supported(bert: Path, tmp_path: Path) 
         model.generate(**PROMPTS)
     search = Search(eos_token_id=7, max_new_tokens=3)
     assert len(model.generate(PROMPTS["input_ids"][:1], search=search)) == 1
+
+
+def test_two_heads_do_not_generate(folder: Path) -> None:
+    model = GPT2DoubleHeadsModel.from_pretrained(folder)
+    assert not hasattr(model, "generate")
+    with pytest.raises(UserError, match=r"does not generate; GPT2LMHeadModel\.from_pretrained"):
+        model.generate(torch.tensor([[5]]), max_new_tokens=3)

@@ -141,3 +141,5 @@ def test_more_tokens_than_it_can_write_are_refused() -> None:
     model = model_of({"max_position_embeddings": 4})
     with pytest.raises(UserError, match="max_new_tokens is 5; the model generates at most 4"):
         model.generate(IDS, search=Search(eos_token_id=0, max_new_tokens=5))
+    with pytest.raises(UserError, match=r"^give search=heedful\.Search\(eos_token_id"):
+        model.generate(IDS, max_new_tokens=5)  # type: ignore[call-arg]

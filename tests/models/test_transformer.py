@@ -392,6 +392,14 @@ def test_a_text_longer_than_the_model() -> None:
         _model().generate(*_batch(), search=Search(eos_token_id=0, max_new_tokens=17))
 
 
+def test_the_references_call_of_generate() -> None:
+    model: Any = _model()
+    with pytest.raises(UserError, match=r"^give search=heedful\.Search\(eos_token_id"):
+        model.generate(*_batch(), num_beams=2)
+    with pytest.raises(UserError, match=r"generate has no argument 'prefix' .*'prefixes'"):
+        model.generate(*_batch(), search=Search(eos_token_id=0), prefix=[[3]])
+
+
 PRUNED: dict[str, Any] = {
     "heads": {1: [0]},
     "decoder_heads": {0: [1, 3]},

@@ -3,12 +3,16 @@
 Shapes: B batch, E source length, S target length, N scored positions, V target vocabulary.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from heedful import losses
+from heedful.arguments import suggest_arguments
 from heedful.decoding.search import Search
 from heedful.device_transfer import get_host_copy
 from heedful.errors import UserError
@@ -16,6 +20,21 @@ from heedful.layers.packing import Packing
 from heedful.models.inputs import check_sequences, packing_of, shift_right
 from heedful.models.labels import labelled_positions
 from heedful.models.translator_config import TranslatorConfig
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def takes_search(generate: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a translator's ``generate``: calls with the reference's options are refused."""
+
+    @wraps(generate)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        if "search" not in named:
+            raise UserError("give search=heedful.Search(eos_token_id=..., max_new_tokens=...)")
+        return generate(*args, **named)
+
+    return suggest_arguments(torch.inference_mode()(call))
 
 
 def decoder_inputs(

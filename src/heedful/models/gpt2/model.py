@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.models import forwards
 from heedful.models.encoder import Encoder, Variant
 from heedful.models.gpt2 import names
@@ -17,6 +18,10 @@ from heedful.models.gpt2.config import GPT2Config
 from heedful.models.gpt2.double import ChoiceSummary, DoubleHead, predict_next_and_choose
 from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
 from heedful.models.with_head import ModelWithHead
+
+
+class NoGenerateError(UserError, AttributeError):
+    """A method that a model does not have; Python calls it an `AttributeError`."""
 
 
 class GPT2Model(Encoder):
@@ -119,6 +124,14 @@ class GPT2DoubleHeadsModel(ModelWithHead):
         super().__init__(GPT2Model(config), head, at="heads")
 
     forward = predict_next_and_choose
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "generate":
+            raise NoGenerateError(
+                "GPT2DoubleHeadsModel does not generate; GPT2LMHeadModel.from_pretrained of the "
+                "same folder does"
+            )
+        return super().__getattr__(name)
 
 
 class GPT2ForSequenceClassification(ModelWithHead):

@@ -38,6 +38,7 @@ from heedful.models.translation import (
     initial_coverage,
     search_options,
     shifted,
+    takes_search,
     translation_loss,
 )
 from heedful.models.weights import allocate, check_weights
@@ -201,7 +202,7 @@ class RnnSearch(Model):
             cross_attentions=(weights,) if return_attentions else None,
         )
 
-    @torch.inference_mode()
+    @takes_search
     def generate(
         self,
         input_ids: Tensor,

@@ -40,6 +40,7 @@ from heedful.models.translation import (
     pack_source_and_target,
     search_options,
     shifted,
+    takes_search,
     translation_loss,
 )
 from heedful.models.weights import allocate
@@ -252,7 +253,7 @@ class Transformer(Model):
         assert decoded.cache is not None
         return self.score(decoded.hidden), decoded.cache
 
-    @torch.inference_mode()
+    @takes_search
     def generate(
         self,
         input_ids: Tensor,
@@ -272,8 +273,7 @@ class Transformer(Model):
             prefixes: for each item, the token ids that its text must begin with.
 
         Raises:
-            UserError: an argument has a wrong shape, type or value, or a text may become longer
-                than the model supports.
+            UserError: an argument has a wrong shape, type or value, or a text may be too long.
         """
         options = search_options(search, self.config)
         encoded = self._encode(input_ids, attention_mask).hidden
