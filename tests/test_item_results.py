@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from tests.golden.copies import LATEST, ONE_OF_EACH
 
+from heedful import evaluation
 from heedful.commands.evaluate import labelled_records
 from heedful.evaluation import Evaluation
 from heedful.item_results import ItemResult, score_items
+from heedful.metrics import ClassificationScores
 from heedful.metrics.resampling import point_estimates
 from heedful.predictor import Predictor
 from heedful.settings import TASKS, ColumnSettings, PredictSettings
@@ -28,9 +30,9 @@ def results_of(
     data = [LATEST / Path(word) for word in words[:at]]
     scorer = predictor.task.item_scorer()
     with labelled_records(predictor, data, columns, print) as records:
-        evaluation = Evaluation(predictor, records)
-        results = [item.result for item in score_items(scorer, evaluation)]
-        scores = evaluation.scores()
+        scored = Evaluation(predictor, records)
+        results = [item.result for item in score_items(scorer, scored)]
+        scores = scored.scores()
     counts = np.array([result.statistics for result in results])
     return point_estimates(scorer.aggregate, counts), scores, results
 
@@ -38,6 +40,24 @@ def results_of(
 def test_all_tasks_are_here() -> None:
     tasks = {Predictor.load(LATEST / name).task.name for name in ONE_OF_EACH}
     assert tasks == set(TASKS)
+
+
+def test_answers_are_scored_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, scores, results = results_of("classify")
+    monkeypatch.setattr(evaluation, "_ANSWERS_AT_ONCE", 2)
+    sizes, update = [], ClassificationScores.update
+
+    def noting(self: ClassificationScores, probabilities: Any, *others: Any) -> None:
+        sizes.append(len(probabilities))
+        update(self, probabilities, *others)
+
+    monkeypatch.setattr(ClassificationScores, "update", noting)
+    _, found, others = results_of("classify")
+    assert max(sizes) == 2
+    assert sum(sizes) == len(results)
+    for name in ("items", "accuracy", "macro_f1", "ece"):
+        assert found[name] == pytest.approx(scores[name])
+    assert [one.truth for one in others] == [one.truth for one in results]
 
 
 @pytest.mark.parametrize("name", ONE_OF_EACH)

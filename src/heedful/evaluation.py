@@ -12,6 +12,9 @@ from heedful.training import ranks
 RECORDS_PER_STEP = 4096
 """Number of records per process and step: enough to fill batches with little padding."""
 
+_ANSWERS_AT_ONCE = 256
+"""Number of answers per process in memory: one may hold a number for each of many labels."""
+
 _NUM_SEEDS = 4096
 """Number of records after which the records' seeds repeat."""
 
@@ -33,7 +36,8 @@ class OutputStore(Protocol):
 class Evaluation:
     """Iterate over the predictions for labelled records, and compute their scores at the end.
 
-    It holds only a few thousand records at a time. Several processes share the work.
+    It holds only a few thousand records and a few hundred answers at a time. Several processes
+    share the work.
 
     Args:
         predictor: predictor of a run of the records' task.
@@ -64,31 +68,36 @@ class Evaluation:
             UserError: a record has a label that the model does not know.
         """
         while records := self._next():
-            answers = self._answers(records)
+            part = iter(records)
+            for answers in self._answers(records):
+                answered = list(islice(part, len(answers)))
+                with ranks.failing_together():
+                    self._scores.update(answers, answered)
+                self._total += sum(answer.tokens_total for answer in answers)
+                self._used += sum(answer.tokens_used for answer in answers)
+                yield from zip(answers, answered, strict=True)
             self._count += len(records)
-            with ranks.failing_together():
-                self._scores.update(answers, records)
-            self._total += sum(answer.tokens_total for answer in answers)
-            self._used += sum(answer.tokens_used for answer in answers)
-            yield from zip(answers, records, strict=True)
 
     def _next(self) -> list[Any]:
         size = self._memory.size if self._memory else RECORDS_PER_STEP * ranks.size()
         with ranks.failing_together():
             return list(islice(self._records, size))
 
-    def _answers(self, records: Sequence[Any]) -> list[Any]:
-        """Return the predictions for the next records; each process computes its share."""
+    def _answers(self, records: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield some of the predictions for the next records; each process computes its share."""
         stored = self._memory.get(records) if self._memory else None
-        answers, outputs = list[Any](), list[Sequence[Any]]()
-        with ranks.failing_together():
-            for answer, output in self._share(records, stored):
-                answers.append(answer)
-                if self._memory and stored is None:
-                    outputs.append(output)
+        outputs = list[Sequence[Any]]()
+        share = self._share(records, stored)
+        for _ in range(0, len(records), _ANSWERS_AT_ONCE * ranks.size()):
+            answers = list[Any]()
+            with ranks.failing_together():
+                for answer, output in islice(share, _ANSWERS_AT_ONCE):
+                    answers.append(answer)
+                    if self._memory and stored is None:
+                        outputs.append(output)
+            yield ranks.to_all(answers)
         if self._memory and stored is None:
             self._memory.put(records, outputs)
-        return ranks.to_all(answers)
 
     def _share(
         self, records: Sequence[Any], stored: Iterator[Sequence[Any]] | None
