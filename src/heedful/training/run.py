@@ -58,7 +58,7 @@ from heedful.training.schedule import schedule, warmup_warning
 from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
 from heedful.training.trained import Trained, in_parts, trained
-from heedful.training.untrained import say_if_untrained
+from heedful.training.untrained import say_if_untrained, trains_head
 
 TargetsOf = Callable[[AnyTask, Recipe, Say], Recipe]
 """Makes a recipe's teacher generate texts and returns a recipe that trains on them."""
@@ -191,23 +191,15 @@ def _decide(kind: type[AnyTask], recipe: Recipe, record: RunRecord) -> tuple[Any
 
 
 def _start(task: AnyTask, recipe: Recipe, say: Say) -> Start:
-    """Return the model and the tokenizer to start from.
-
-    Raises:
-        UserError: see `Task.start`; or an option has no effect on the model.
-    """
+    """Return the model and the tokenizer to start from."""
     with student_of(recipe, say) as started:
         start = task.start(started)
     if recipe.training.attention_dropout is not None:
         set_attention_dropout(start.model, recipe.training.attention_dropout)
     if recipe.data.prune is not None:
         check_prunable(start.model, recipe.run)
-    head = start.model.head_parameters()
-    if recipe.training.head_learning_rate is not None and not any(p.requires_grad for p in head):
-        raise UserError(
-            f"--head-learning-rate has no effect on train {task.name}, which trains no head: leave "
-            "it out"
-        )
+    if recipe.training.head_learning_rate is not None and not trains_head(start.model):
+        say(f"--head-learning-rate has no effect: train {task.name} trains no head")
     return start
 
 

@@ -14,11 +14,17 @@ def say_if_untrained(model: Model, recipe: Recipe, say: Say) -> None:
     if recipe.from_scratch or training.learning_rate is not None or not is_untrained(model):
         return
     scratch, rate = training.scratch, f"{training.scratch.learning_rate:g}"
+    rate_of_head = f", --head-learning-rate {rate}" if trains_head(model) else ""
     say(
         "the weights of the model are random, not pre-trained: every bias is 0; to train from "
-        f"scratch, give --learning-rate {rate}, --head-learning-rate {rate} and "
-        f"--steps {scratch.min_steps} or more"
+        f"scratch, give --learning-rate {rate}{rate_of_head} and --steps {scratch.min_steps} or "
+        "more"
     )
+
+
+def trains_head(model: Model) -> bool:
+    """Return whether a model has a head that is not frozen."""
+    return any(parameter.requires_grad for parameter in model.head_parameters())
 
 
 def is_untrained(model: Model) -> bool:
