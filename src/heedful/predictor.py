@@ -53,7 +53,6 @@ _SORTED_TOGETHER = 4096
 _KERNELS = 512
 _DEFAULT = PredictSettings()
 
-
 PredictInput: TypeAlias = str | Sequence[str] | bytes | os.PathLike[str]
 """A text, or several that belong to one item; for an image model, a file name or its bytes."""
 

@@ -164,3 +164,14 @@ def test_layers_of_ones_own_with_names_of_a_head(reference: ModuleType, tmp_path
     ours.save_pretrained(tmp_path)
     assert names <= set(read_tensors(tmp_path / "model.safetensors"))
     assert len(ours.head_parameters()) == 6
+
+
+def test_a_head_that_is_put_back(reference: ModuleType, tmp_path: Path) -> None:
+    ours, _ = pair_of_models(reference, "distilbert", "DistilBertForSequenceClassification")
+    before = ours.classifier
+    ours.classifier = nn.Linear(D, 3)
+    ours.classifier = before
+    assert not hasattr(ours, "pre_classifier")
+    ours.save_pretrained(tmp_path)
+    names = set(read_tensors(tmp_path / "model.safetensors"))
+    assert {"pre_classifier.weight", "classifier.weight"} <= names

@@ -70,15 +70,19 @@ class ModelWithHead(Model):
         if name == "dropout" and hasattr(self.head, "dropout"):
             getattr(self.head, "original", self.head).dropout = value
             return
-        is_new = isinstance(value, nn.Module) and not _is_head(value)
-        if is_new and name == vars(self).get("_head_name"):
-            self._keep_inner_layer()
+        if isinstance(value, nn.Module) and name == vars(self).get("_head_name"):
+            self._place_inner_layer(replaced=not _is_head(value))
         super().__setattr__(name, value)
 
-    def _keep_inner_layer(self) -> None:
-        """Give the head's inner layer its name in the reference, which a new head leaves there."""
+    def _place_inner_layer(self, *, replaced: bool) -> None:
+        """Give the head's inner layer its name in the reference if the head is replaced."""
         (head,) = self._original_head
         inner, place = inner_layer(head), self._inner_name
+        self.file_names = {**self.body.file_names, **self.head_in_files}
+        if not replaced:
+            if place is not None:
+                self._modules.pop(place.split(".")[0], None)
+            return
         if inner is not None and place is not None and place.split(".")[0] not in self._modules:
             self._add(place, getattr(head, inner))
         start = f"{self._head_name}."

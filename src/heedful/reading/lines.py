@@ -233,9 +233,8 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         UserError: a file with a compression extension is not compressed, or stdin is closed.
     """
     if path == STDIN:
-        stdin = (
-            sys.stdin
-        )  # held: Python would crash if it closed this at exit, while a thread reads
+        # A name of its own: Python would crash if it closed it at exit, while a thread reads.
+        stdin = sys.stdin
         if stdin is None:
             raise UserError("standard input: closed")
         yield stdin.buffer
