@@ -237,13 +237,6 @@ def test_all_scores_where_there_are_no_more(
     assert expected in fails("predict", GOLDEN / words[0], "a text", *words[1:], "--all-scores")
 
 
-@pytest.mark.parametrize("option", ["--label", "--label-separator"])
-def test_labels_are_not_read_for_answers(fails: Callable[..., str], option: str) -> None:
-    Path("in.csv").write_text("text\nthe sky\n")
-    line = fails("predict", GOLDEN / "classify", "--input", "in.csv", option, "x")
-    assert f"{option} has no effect on answers: leave it out" in line
-
-
 def damaged(finished: Path, name: str, change: Callable[[Path], None]) -> Path:
     change(finished / name)
     return finished

@@ -201,7 +201,7 @@ def test_pairs_and_several_labels(tiny_model: Path, tmp_path: Path, capsys: Out)
     options = ["--steps", "300", "--learning-rate", "3e-3", "--head-learning-rate", "3e-3"]
     options += ["--dropout", "0", "--precision", "fp32"]
     command(capsys, *train, *columns, *options)
-    out = command(capsys, "predict", tmp_path / "r", "--input", data, *columns[:4])
+    out = command(capsys, "predict", tmp_path / "r", "--input", data, *columns)
     assert [row["label"] for row in rows(out)] == [["blue", "up"], ["green"], []]
     scores = json.loads(command(capsys, "evaluate", tmp_path / "r", "--data", data, *columns))
     assert scores["accuracy"] == 1.0

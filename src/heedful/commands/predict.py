@@ -19,7 +19,7 @@ from heedful.commands.shards import SHARD, digest, shards
 from heedful.errors import UserError, count_of, with_article
 from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN
-from heedful.settings import ColumnSettings, OutputSettings, PredictSettings, refuse_options
+from heedful.settings import ColumnSettings, OutputSettings, PredictSettings
 from heedful.task import Answer, AnyTask, Say
 from heedful.training import ranks
 from heedful.training.progress import counting
@@ -180,7 +180,6 @@ def _input_streams(predictor: Predictor, request: PredictRequest) -> Sequence[It
     """Return the records of each input file, or of the input given instead of files."""
     task, columns = predictor.task, request.columns
     _check_all_scores(task, request)
-    refuse_options(columns, ("label", "label_separator"), "has no effect on answers: leave it out")
     if request.against is not None:
         check_no_pairs(request.context, request.context_file, columns)
     elif "embed" in task.abilities and predictor.settings.top != _TOP:

@@ -327,12 +327,15 @@ def keeps_cache(
     """Return whether a call returns its KV cache.
 
     By default a decoder in evaluation mode does, as its configuration says, so that the usual loop
-    over ``past_key_values`` works. Calls with labels or positions score known texts.
+    over ``past_key_values`` works. Calls with labels or positions score known texts, and so do
+    those of a body that packs sequences, which a cache would prevent.
     """
     if use_cache is not None:
         return use_cache
-    scores_next = labels is None and positions is None and not self.training
-    return scores_next and bool(self.config.is_decoder and self.config.use_cache)
+    scores = labels is not None or positions is not None
+    if scores or self.training or getattr(self.body, "packs_at_inference", False):
+        return False
+    return bool(self.config.is_decoder and self.config.use_cache)
 
 
 @overload
