@@ -21,10 +21,19 @@ def test_a_stopped_command_passes_on_what_it_was_told(
     assert capsys.readouterr().err == "go on with --resume\n"
 
 
+# A test in the background starts with Ctrl-C ignored, and so would its processes.
+STOPPABLE = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from heedful.cli import run
+sys.exit(run(sys.argv[1:]))
+"""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there a process gets no SIGINT alone")
 def test_a_line_is_answered_before_the_next_and_waiting_can_be_stopped() -> None:
     golden = Path(__file__).parents[1] / "golden/0.1.0/classify"
-    command = [sys.executable, "-m", "heedful", "predict", str(golden), "--plain"]
+    command = [sys.executable, "-c", STOPPABLE, "predict", str(golden), "--plain"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None

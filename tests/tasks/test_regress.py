@@ -158,7 +158,7 @@ def test_a_run_that_is_not_finished_is_named(
         (out / name).unlink()
     capsys.readouterr()
     assert train(out, numbers, tmp_path / "second") == 2
-    assert "config.json" in capsys.readouterr().err
+    assert "first: training has not finished" in capsys.readouterr().err
 
 
 def test_an_output_for_classes_starts_afresh(numbers: Path, tmp_path: Path) -> None:

@@ -407,6 +407,7 @@ class _Decoder:
         self,
         ids: Tensor,
         *,
+        token_type_ids: None,
         past_key_values: OnnxPast | None,
         encoder_hidden_states: Tensor | None,
         encoder_attention_mask: Tensor | None,
