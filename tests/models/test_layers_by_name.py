@@ -1,6 +1,7 @@
 """Users of the reference reach into models by its names, and replace their layers."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,12 @@ from tests.exact import assert_same_bits
 import heedful
 from heedful.errors import UserError
 
-SIZES = {"vocab_size": 20, "n_layers": 3, "n_heads": 2, "dim": 8, "hidden_dim": 16}
+SIZES: dict[str, Any] = {
+    "vocab_size": 20,
+    "hidden_size": 8,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
 IDS = torch.arange(5)[None]
 
 
@@ -33,19 +39,14 @@ def test_a_configuration_follows_the_layers_of_a_model(tmp_path: Path) -> None:
 
 
 def test_shared_layers_do_not_change_the_depth() -> None:
-    config = heedful.AlbertConfig(
-        vocab_size=20,
-        embedding_size=4,
-        hidden_size=8,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
+    config = heedful.AlbertConfig(**SIZES, embedding_size=4, num_hidden_layers=3)
     assert heedful.AlbertModel(config).config.num_hidden_layers == 3
 
 
 def test_the_stack_of_a_distilbert_has_its_name() -> None:
-    model = heedful.DistilBertModel(heedful.DistilBertConfig(**SIZES)).eval()
+    sizes = {"n_layers": 3, "n_heads": 2, "dim": 8, "hidden_dim": 16}
+    config = heedful.DistilBertConfig(vocab_size=20, **sizes)
+    model = heedful.DistilBertModel(config).eval()
     whole = model(IDS, output_hidden_states=True).hidden_states
     model.transformer.layer = model.transformer.layer[:2]
     assert model.config.n_layers == 2
@@ -54,15 +55,7 @@ def test_the_stack_of_a_distilbert_has_its_name() -> None:
 
 def test_embeddings_alone_count_positions_after_the_padding() -> None:
     torch.manual_seed(0)
-    config = heedful.RobertaConfig(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=12,
-        pad_token_id=1,
-    )
+    config = heedful.RobertaConfig(**SIZES, max_position_embeddings=12, pad_token_id=1)
     model = heedful.RobertaModel(config).eval()
     ids = torch.tensor([[0, 5, 6, 2], [0, 7, 2, 1]])
     expected = model(ids, output_hidden_states=True).hidden_states[0]
@@ -80,11 +73,4 @@ def test_a_cache_comes_from_calls_for_the_next_token_only() -> None:
     assert model.train()(IDS).past_key_values is None
     model.eval().config.use_cache = False
     assert model(IDS).past_key_values is None
-    bert = heedful.BertConfig(
-        vocab_size=20,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-    )
-    assert heedful.BertLMHeadModel(bert).eval()(IDS).past_key_values is None
+    assert heedful.BertLMHeadModel(heedful.BertConfig(**SIZES)).eval()(IDS).past_key_values is None

@@ -65,16 +65,16 @@ class AnswerScores:
         self._margins.append(margin)
         options = {"unspaced": unspaced, "no_answer": self.no_answer}
         answer = best if answered else ""
-        given = compare(answer, references, **options)
+        scores = compare(answer, references, **options)
         # Only the search for the best threshold needs the scores of both decisions.
         both = [best, ""] if self.no_answer else [answer, answer]
         with_answer, without_answer = (
-            given if other == answer else compare(other, references, **options) for other in both
+            scores if other == answer else compare(other, references, **options) for other in both
         )
         self._with_answer.append(with_answer)
         self._without_answer.append(without_answer)
         self._unspaced += unspaced
-        by_words = compare(answer, references, no_answer=self.no_answer) if unspaced else given
+        by_words = compare(answer, references, no_answer=self.no_answer) if unspaced else scores
         self._by_words.append(by_words)
 
     def compute(self) -> dict[str, Any]:

@@ -381,11 +381,11 @@ def generate(
         check_shape("token_type_ids", token_type_ids, input_ids)
         if self.config.type_vocab_size and not token_type_ids.any():
             token_type_ids = None  # the default, with which the compiled form continues texts, too
-    given = (input_ids, attention_mask, search)
-    texts = generation.generate(self, *given, None, item_seeds, token_type_ids)
+    arguments = (input_ids, attention_mask, search)
+    texts = generation.generate(self, *arguments, None, item_seeds, token_type_ids)
     writer = cast(generation.TextGenerator, self)
     return generation.regenerate_close_calls(
-        texts, writer, *given, item_seeds, token_type_ids=token_type_ids
+        texts, writer, *arguments, item_seeds, token_type_ids=token_type_ids
     )
 
 

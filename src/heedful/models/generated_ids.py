@@ -130,9 +130,9 @@ def generated_ids(
     if inputs.ndim != 2 or not inputs.numel():
         raise UserError(f"input_ids has shape {tuple(inputs.shape)}; it must be (batch, length)")
     mask = masks.by_sequence(mask, len(inputs))
-    for name, given in (("attention_mask", mask), ("token_type_ids", token_type_ids)):
-        if given is not None:
-            check_shape(name, given, inputs)
+    for name, tensor in (("attention_mask", mask), ("token_type_ids", token_type_ids)):
+        if tensor is not None:
+            check_shape(name, tensor, inputs)
     if mask is None and padding is not None and padding != end:
         mask = inputs != padding
     prompts = inputs
@@ -165,53 +165,53 @@ def _special_tokens(config: Any, options: GenerateOptions) -> tuple[int | None, 
     """Return the end token and the padding token, each None if there is none."""
     config = getattr(config, "decoder", config)
     tokens = []
-    for name, given in (
+    for name, token in (
         ("eos_token_id", options.get("eos_token_id", getattr(config, "eos_token_id", None))),
         ("pad_token_id", options.get("pad_token_id", getattr(config, "pad_token_id", None))),
     ):
-        if given is not None and (isinstance(given, bool) or not hasattr(given, "__index__")):
-            raise UserError(f"{name} is {given!r}; it must be one token id")
-        tokens.append(None if given is None else int(given))
+        if token is not None and (isinstance(token, bool) or not hasattr(token, "__index__")):
+            raise UserError(f"{name} is {token!r}; it must be one token id")
+        tokens.append(None if token is None else int(token))
     return tokens[0], tokens[1]
 
 
 def _search(options: GenerateOptions, prompt_length: int, end: int | None) -> Search:
     """Return the search with the given options."""
-    given: Any = {name: value for name, value in options.items() if value is not None}
-    for name in _WHOLE & given.keys():
-        check_whole(name, given[name])
-    samples, beams = given.get("do_sample", False), given.get("num_beams", 1)
-    stops_early = given.get("early_stopping", False)
+    chosen: Any = {name: value for name, value in options.items() if value is not None}
+    for name in _WHOLE & chosen.keys():
+        check_whole(name, chosen[name])
+    samples, beams = chosen.get("do_sample", False), chosen.get("num_beams", 1)
+    stops_early = chosen.get("early_stopping", False)
     if not isinstance(stops_early, bool):
         raise UserError(f"early_stopping is {stops_early!r}; it must be True or False")
-    penalty = given.get("repetition_penalty", 1.0)
-    longest = given.get("max_new_tokens")
+    penalty = chosen.get("repetition_penalty", 1.0)
+    longest = chosen.get("max_new_tokens")
     if longest is None:
-        length = given.get("max_length")
+        length = chosen.get("max_length")
         longest = DEFAULT_NEW_TOKENS if length is None else length - prompt_length
         if longest < 1:
             raise UserError(f"max_length is {length}; the prompts have {prompt_length} tokens")
-    shortest = max(given.get("min_new_tokens", 0), given.get("min_length", 0) - prompt_length)
+    shortest = max(chosen.get("min_new_tokens", 0), chosen.get("min_length", 0) - prompt_length)
     return Search(
         eos_token_id=NO_TOKEN if end is None else end,
         max_new_tokens=longest,
         min_new_tokens=0 if end is None else shortest,
         num_beams=beams,
-        num_return_sequences=given.get("num_return_sequences", 1),
-        length_penalty=given.get("length_penalty", 1.0),
+        num_return_sequences=chosen.get("num_return_sequences", 1),
+        length_penalty=chosen.get("length_penalty", 1.0),
         early_stopping=stops_early or beams == 1,
         repetition_penalty=penalty,
-        no_repeat_ngram=given.get("no_repeat_ngram_size", 0),
+        no_repeat_ngram=chosen.get("no_repeat_ngram_size", 0),
         # Only where it makes a difference: a search that counts the prompt leaves the GPU.
-        count_prompt=penalty != 1 or bool(given.get("no_repeat_ngram_size")),
+        count_prompt=penalty != 1 or bool(chosen.get("no_repeat_ngram_size")),
         penalise_logits=beams == 1,
         do_sample=samples,
-        temperature=given.get("temperature", 1.0),
+        temperature=chosen.get("temperature", 1.0),
         # None is for all tokens here.
         top_k=options.get("top_k", DEFAULT_TOP_K) or 0 if samples else 0,
-        top_p=given.get("top_p", 1.0),
+        top_p=chosen.get("top_p", 1.0),
         seed=int(torch.randint(2**31, ())) if samples else 0,
-        never=_never(given.get("bad_words_ids", []), end),
+        never=_never(chosen.get("bad_words_ids", []), end),
     )
 
 

@@ -116,10 +116,10 @@ def earlier_limits(data: ParallelSettings, model: object) -> tuple[int, int]:
         if record is None and isinstance(model, Transformer):
             record = marian.read_record(folder)
     defaults = {field.name: field.default for field in fields(data)}
-    given = 0 if data.max_length == defaults["max_length"] else data.max_length
+    explicit = 0 if data.max_length == defaults["max_length"] else data.max_length
     if record is None or record.task != "translate":
-        return given, given
-    return max(record.goal.get("longest", 0), given), max(record.max_length, given)
+        return explicit, explicit
+    return max(record.goal.get("longest", 0), explicit), max(record.max_length, explicit)
 
 
 def translate_batch(
