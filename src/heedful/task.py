@@ -145,6 +145,8 @@ class Start:
     """Maximum number of tokens that the model reads in one pass."""
     target_scale: float = 1.0
     """Standard deviation of the targets of a regression: the unit in which it learns."""
+    head_lr_multiplier: float = HEAD_RATE
+    """Learning rate of a fresh head, as a multiple of the rate of the layers below it."""
 
 
 StoreOf = Callable[[int], Store]
@@ -178,8 +180,6 @@ class Task(Protocol[RecordT, OutputT, AnswerT]):
     """Whether the labels of an example are token ids, which are padded too."""
     eval_num_beams: ClassVar[int] = PredictSettings().beam
     """Beam size of evaluations during training."""
-    head_lr_multiplier: ClassVar[float] = HEAD_RATE
-    """Learning rate of a fresh head, as a multiple of the rate of the layers below it."""
     betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
     epsilon: ClassVar[float] = 1e-8
     """Betas and epsilon of AdamW."""

@@ -20,6 +20,7 @@ from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.class_labels import class_weights, lookalike_labels, order_labels
 from heedful.tasks.classify import Classify
 from heedful.tasks.start_bias import bias_of_counts
+from heedful.training.optimize import adamw
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -161,6 +162,25 @@ def test_weights_of_several_labels_count_for_the_items_that_have_them() -> None:
     task.loss(lambda **_: SimpleNamespace(logits=bias.expand(records, 4)), batch).backward()
     assert bias.grad is not None
     torch.testing.assert_close(bias.grad[[0, 3]], torch.zeros(2))
+
+
+@pytest.mark.parametrize(("labels", "times"), [("xy", 4), ("xyz", 6), ("abcdefghijkl", 20)])
+def test_a_fresh_classifier_learns_the_faster_the_more_labels_there_are(
+    labels: str, times: int, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Any] = []
+
+    def watched(*args: Any, **options: Any) -> torch.optim.AdamW:
+        used.append(options["head_learning_rate"] / options["learning_rate"])
+        return adamw(*args, **options)
+
+    monkeypatch.setattr("heedful.training.run.adamw", watched)
+    rows = [{"text": "a", "label": label} for label in labels]
+    options: dict[str, Any] = {"model": str(tiny_model), "steps": 1}
+    heedful.train("classify", train=rows, out=tmp_path / "default", **options)
+    given = {"learning_rate": 1e-3, "head_learning_rate": 7e-3}
+    heedful.train("classify", train=rows, out=tmp_path / "given", **options, **given)
+    assert used == pytest.approx([times, 7])
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])

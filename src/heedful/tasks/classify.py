@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -22,7 +22,13 @@ from heedful.models.model import Model
 from heedful.reading import Record
 from heedful.reading.delimited import split_values
 from heedful.reading.images import ImageRecord
-from heedful.settings import ClassifySettings, ColumnSettings, PredictSettings, refuse_options
+from heedful.settings import (
+    HEAD_RATE,
+    ClassifySettings,
+    ColumnSettings,
+    PredictSettings,
+    refuse_options,
+)
 from heedful.task import (
     Ability,
     Forward,
@@ -53,6 +59,12 @@ from heedful.tasks.start_bias import bias_of_counts, set_fresh_bias
 from heedful.tasks.texts import check_outputs, encode_training_records
 
 Item = Record | ImageRecord
+
+HEAD_RATE_PER_LABEL = 2.0
+"""Learning rate of a fresh classifier for each label, as a multiple of the encoder's.
+
+Many labels need a fast classifier. With few labels, a fast one fits a small training set before the
+encoder has adapted to it, and is too confident afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,7 +194,8 @@ class Classify(Task[Item, Tensor, Prediction]):
         start = self.modality.start(recipe, self.labels, kind)
         if self.start_bias is not None:
             set_fresh_bias(start.model, self.start_bias)
-        return start
+        multiplier = min(HEAD_RATE, HEAD_RATE_PER_LABEL * len(self.labels))
+        return replace(start, head_lr_multiplier=multiplier)
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say

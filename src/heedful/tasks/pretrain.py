@@ -76,7 +76,6 @@ class Pretrain(Task[Example | Record, Any, Answer]):
     """Pre-trains a model on plain text with an objective."""
 
     name: ClassVar[str] = "pretrain"
-    head_lr_multiplier: ClassVar[float] = 1.0
 
     preset: str | None
     """Size of a model from scratch; None to continue training a model."""
@@ -280,7 +279,7 @@ class Pretrain(Task[Example | Record, Any, Answer]):
             mask_rule(tokenizer, max_predictions=None)  # refuses one without a mask early
         length = data.max_length or min(MAX_LENGTH, model.max_positions)
         length = check_max_length(length, model.max_positions)
-        return Start(tokenizer=tokenizer, model=model, max_length=length)
+        return Start(tokenizer=tokenizer, model=model, max_length=length, head_lr_multiplier=1.0)
 
     @classmethod
     def streams(cls, recipe: Recipe) -> bool:

@@ -85,7 +85,6 @@ class Translate(Task[Record, GenerationOutput, Translation]):
     }
     has_target_tokens: ClassVar[bool] = True
     eval_num_beams: ClassVar[int] = 1
-    head_lr_multiplier: ClassVar[float] = 1.0
     # Vaswani et al. 2017, section 5.3.
     betas: ClassVar[tuple[float, float]] = (0.9, 0.98)
     epsilon: ClassVar[float] = 1e-9
@@ -209,7 +208,9 @@ class Translate(Task[Record, GenerationOutput, Translation]):
         if recipe.training.gradient_checkpointing and not model.supports_checkpointing:
             raise _checkpointing_error()
         max_length = check_max_length(data.max_length, model.max_positions)
-        return Start(tokenizer=tokenizer, model=model, max_length=max_length)
+        return Start(
+            tokenizer=tokenizer, model=model, max_length=max_length, head_lr_multiplier=1.0
+        )
 
     def stores(
         self, recipe: Recipe, start: Start, folder: Path, say: Say

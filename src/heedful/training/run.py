@@ -326,7 +326,7 @@ def _run(
             learning_rate=rate,
             head=model.fresh_head_parameters() if head_rate is None else model.head_parameters(),
             head_learning_rate=head_rate
-            or rate * (1 if recipe.from_scratch else task.head_lr_multiplier),
+            or rate * (1 if recipe.from_scratch else start.head_lr_multiplier),
             weight_decay=training.weight_decay,
             target_scale=start.target_scale,
             betas=task.betas,
