@@ -119,11 +119,11 @@ def in_batches(
     [(transformer(), 3), (recurrent(), 2)],
     ids=["transformer", "recurrent"],
 )
-def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None:
-    texts = sentences(1000)
-    order = list(range(1000))
+def test_many_sentences(model: Transformer | RnnSearch, beam: int) -> None:
+    texts = sentences(400)
+    order = list(range(400))
     alone = in_batches(model, texts, order, 1, beam)
-    shuffled = random.Random(1).sample(order, 1000)
+    shuffled = random.Random(1).sample(order, 400)
     for places, size in ((order, 7), (shuffled, 64)):
         beside = in_batches(model, texts, places, size, beam)
         for one, other in zip(alone, beside, strict=True):
@@ -132,7 +132,7 @@ def test_a_thousand_sentences(model: Transformer | RnnSearch, beam: int) -> None
             ]
             for text, same in zip(one, other, strict=True):
                 assert text.score == pytest.approx(same.score, abs=generation.MAX_ROUNDING_ERROR)
-    assert len({texts[0].tokens for texts in alone}) > 100
+    assert len({texts[0].tokens for texts in alone}) > 50
 
 
 def _count_calls(model: type[Model], monkeypatch: pytest.MonkeyPatch) -> list[int]:

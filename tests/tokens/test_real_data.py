@@ -1,6 +1,6 @@
 """Real text of every file: ids, offsets and word ids equal the reference's.
 
-By default every 16th line, others for each casing, and every 32nd for bytes; every line with
+By default every 40th line, others for each casing, and every 80th for bytes; every line with
 ``HEEDFUL_SWEEP`` (see ``test_sweep.py``), which takes some minutes, most of them the reference's.
 """
 
@@ -26,7 +26,7 @@ from heedful.tokens.vocabulary import read_ids, read_merges, read_tokens
 pytestmark = pytest.mark.slow
 
 SWEEP = "HEEDFUL_SWEEP" in os.environ
-PACE, BYTE_PACE = (1, 1) if SWEEP else (16, 32)
+PACE, BYTE_PACE = (1, 1) if SWEEP else (40, 80)
 
 
 def _lines(folder: Path, pattern: str = "**/*.gz") -> Iterator[str]:

@@ -31,7 +31,7 @@ from heedful.tokens.clusters import EXTENDING
 from heedful.tokens.metaspace import UnigramEncoder
 
 SWEEP = "HEEDFUL_SWEEP" in os.environ
-STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "4000"))
+STRINGS = int(os.environ.get("HEEDFUL_SWEEP", "2000"))
 NAMES = ["albert", "albert, cased", "xlm-roberta", "xlm-roberta, compiled", "xlnet-chinese"]
 NAMES += ["big_bird", "big_bird, compiled", "xlnet", "xlnet, compiled"]
 NAMES += ["deberta-v2"]
@@ -243,7 +243,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_real_texts(pairs: dict[str, Any], data_folder: Path, name: str) -> None:
     patterns = ["**/*.gz"] if SWEEP else FILES[name]
-    lines = islice(_lines(data_folder, patterns), 0, None, 1 if SWEEP else 16)
+    lines = islice(_lines(data_folder, patterns), 0, None, 1 if SWEEP else 40)
     assert sum(_assert_equal(*pairs[name], batch) for batch in _in_batches(lines)) == 0
 
 

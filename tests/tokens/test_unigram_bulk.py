@@ -64,7 +64,7 @@ RULES = st.tuples(st.sampled_from(["always", "first", "never"]), st.booleans())
 @pytest.mark.parametrize("steps", STEPS)
 @given(text=TEXTS, before=st.sampled_from(["", " "]), rules=RULES, letters=..., late=...)
 @example(text="a\n.", before=" ", rules=("always", False), letters=True, late=False)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_words_of_a_chunk_are_those_of_the_long_way(
     steps: str, text: str, before: str, rules: tuple[str, bool], letters: bool, late: bool
 ) -> None:
@@ -87,7 +87,7 @@ def test_the_words_of_a_chunk_are_those_of_the_long_way(
 
 @pytest.mark.parametrize("steps", STEPS)
 @given(text=TEXTS, rules=RULES, letters=..., late=...)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_ids_of_a_text_are_those_of_the_long_way(
     steps: str, text: str, rules: tuple[str, bool], letters: bool, late: bool
 ) -> None:
@@ -107,12 +107,12 @@ def test_the_ids_of_a_text_are_those_of_the_long_way(
 
 @pytest.mark.parametrize("steps", STEPS)
 @given(chunks=st.lists(TEXTS, max_size=4), rules=RULES, letters=..., late=...)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_many_chunks_have_the_words_of_each_alone(
     steps: str, chunks: list[str], rules: tuple[str, bool], letters: bool, late: bool
 ) -> None:
     plain = Splitter(_rules(steps, *rules), _vocabulary(letters=letters, late=late)).plain
-    chunks = [*(chunk.replace(" ", "") for chunk in chunks), *map(str, range(300))]
+    chunks = [*(chunk.replace(" ", "") for chunk in chunks), *map(str, range(50))]
     for even in (False, True):
         expected = [plain.words(f" {chunk}", even=even) for chunk in chunks]
         assert list(plain.words_of(chunks, even=even)) == expected
@@ -159,7 +159,7 @@ WORDS = st.lists(
 
 
 @given(scores=TOKENS, words=WORDS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_words_cut_together_are_cut_as_each_alone(scores: dict[str, int], words: list[str]) -> None:
     tokens = ["<unk>", *scores, ""]
     numbers = [-9.0, *map(float, scores.values()), 0.0]
@@ -241,10 +241,10 @@ LONG = st.lists(st.sampled_from([*"abthe", ".", "Ü", "ａ", "the", "\u3000", " 
 
 
 @given(parts=st.lists(LONG.map("".join), min_size=1, max_size=9), seed=st.integers(0, 9))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_long_chunks_are_cut_together_and_forgotten(parts: list[str], seed: int) -> None:
     draw = random.Random(seed)
-    texts = ["".join(draw.choices([*parts, "x"], k=80)) for _ in range(2 * MIN_BATCH_WORDS)]
+    texts = ["".join(draw.choices([*parts, "x"], k=40)) for _ in range(2 * MIN_BATCH_WORDS)]
     alone, together = _encoder(), _encoder()
     assert together.ids(texts) == [alone.ids([text])[0] for text in texts]
     batch, pieces = together.batch(texts, located=True), [alone.pieces(text) for text in texts]
