@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
@@ -291,6 +292,14 @@ def test_512_tokens_are_drawn(chromium: Browser, view: str) -> None:
         chromium.driver.execute_script(script)
         assert ink(chromium, canvas) > 500
     assert chromium.complaints() == []
+
+
+def test_equal_weights_too_many_to_draw_are_drawn_in_part(chromium: Browser) -> None:
+    explanation = classified(" ".join(["word"] * 398), layers=1, heads=2)
+    attends_before = np.stack([np.eye(400, k=-1, dtype=np.float32)] * 2)[None]
+    attention = replace(explanation.attention[0], weights=attends_before)
+    opened(chromium, replace(explanation, attention=(attention,)), "model")
+    assert ink(chromium, ".thumbnail canvas") > 50
 
 
 def test_canvases_are_drawn_again_in_other_colours(chromium: Browser) -> None:

@@ -82,7 +82,7 @@ function headView(box, choice, changed) {
     mark,
     hint: () =>
       phrase`Choose a token to see only its lines. Stronger lines mean larger weights; colours mark heads. Point at a head to see only its lines; Shift-click or double-click to keep only that head.` +
-      (!choice.token && lines?.length >= MOST_LINES * 0.9
+      (!choice.token && lines?.length >= MOST_LINES
         ? phrase` Only the ${lines.length.toLocaleString("en")} strongest lines are drawn; choose a token to see all of its lines.`
         : ""),
   };

@@ -78,8 +78,8 @@ function strongestHead({ bytes, heads, width }, row, column) {
   return heads[weights.indexOf(Math.max(...weights))];
 }
 
-// The strongest visible weights as lines, at most `most`. A counting sort finds
-// the smallest byte to draw.
+// The strongest visible weights as lines, at most `most`. A counting sort finds the smallest byte whose
+// weights are all drawn. Many weights may equal the next smaller byte: they are drawn in part, evenly.
 function strongestLines({ bytes, rows, columns, width }, most, least) {
   const counts = new Uint32Array(256);
   for (const head of bytes)
@@ -87,12 +87,16 @@ function strongestLines({ bytes, rows, columns, width }, most, least) {
   let from = 256;
   let total = 0;
   while (from > least && total + counts[from - 1] <= most) total += counts[--from];
+  const [room, equals] = from > least ? [most - total, counts[from - 1]] : [0, 1];
+  const share = (passed) => Math.floor((passed * room) / equals);
+  let passed = 0;
   const lines = [];
   bytes.forEach((head, number) => {
     rows.forEach((row, left) => {
       columns.forEach((column, right) => {
         const byte = head[row * width + column];
-        if (byte >= from) lines.push({ head: number, left, right, byte });
+        const isDrawn = byte >= from || (byte === from - 1 && share(passed) < share(++passed));
+        if (isDrawn) lines.push({ head: number, left, right, byte });
       });
     });
   });
