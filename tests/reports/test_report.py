@@ -82,6 +82,15 @@ def test_without_data_it_says_what_the_folder_knows(tmp_path: Path) -> None:
     assert "Rows are true labels" in after
 
 
+def test_a_model_from_scratch_is_named_by_its_sizes(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(LATEST / "classify", tmp_path / "run"))
+    record = json.loads((folder / "heedful.json").read_text("utf-8"))
+    record["settings"] |= {"model": "minilm", "preset": "mini"}
+    (folder / "heedful.json").write_text(json.dumps(record), "utf-8")
+    assert "initial model mini " in text_of(report_of_folder(folder).html)
+    assert "initial model start-shared " in text_of(report_of_folder(LATEST / "translate").html)
+
+
 def test_small_scores_keep_three_digits(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(LATEST / "regress", tmp_path / "run"))
     scores = {"items": 4, "mse": 1.254e-14, "pearson": 0.00125, "spearman": 0.0}

@@ -56,7 +56,7 @@ class FileSettings:
     """How the files store characters, such as gb18030 (also GBK and GB2312) or big5."""
 
 
-_MODEL = "minilm"
+DEFAULT_MODEL = "minilm"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ class DataSettings:
     """Training files in the task's format, also compressed (.gz, .bz2, .xz, .zst)."""
     dev: list[Path] | None = None
     """Files to evaluate on during training; the best step is kept."""
-    model: str = _MODEL
+    model: str = DEFAULT_MODEL
     """Model to start from: a folder, a run, an installed model or a hub name."""
     revision: str | None = None
     """Commit, tag or branch of a hub name."""
@@ -101,7 +101,7 @@ class DataSettings:
         Raises:
             UserError: the model is not the default.
         """
-        if self.model != _MODEL:
+        if self.model != DEFAULT_MODEL:
             raise UserError(
                 f"give --preset to start from scratch, or --model {self.model} to start from that "
                 "model, not both"
