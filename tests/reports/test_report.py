@@ -138,6 +138,13 @@ def test_the_shaded_texts_of_a_pair_stand_apart() -> None:
     assert context.endswith(".")
 
 
+def test_what_limits_an_explanation_is_told(tmp_path: Path) -> None:
+    data = tmp_path / "new.csv"
+    data.write_text(f"text,label\n{'the cat sleeps ' * 12},animal\nthe cat,animal\n", "utf-8")
+    said = text_of(heedful.report(LATEST / "classify", data, max_length=20).html)
+    assert "this explains window" in said
+
+
 def test_a_report_goes_into_the_run_and_is_only_replaced_if_told(
     capsys: pytest.CaptureFixture,
 ) -> None:
