@@ -225,8 +225,7 @@ def words_and_settings(library: ModuleType, folder: Path) -> Any:
     ]
     model = library.BertForMaskedLM.from_pretrained(folder)
     model.tie_weights()
-    tied = model.get_output_embeddings()
-    weight = tied if isinstance(tied, torch.Tensor) else tied.weight
+    weight = model.get_output_embeddings().weight
     model.config.use_cache = False
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.id2label = {0: "good", 1: "bad"}

@@ -231,7 +231,7 @@ def test_summaries_of_a_choice(
 @pytest.mark.parametrize("head", [*WORDS, "XLNetLMHeadModel"])
 def test_untied_word_vectors(reference: ModuleType, head: str) -> None:
     ours, theirs = _models(reference, head, tie_word_embeddings=False)
-    assert ours.get_output_embeddings() is not ours.get_input_embeddings().weight
+    assert ours.get_output_embeddings().weight is not ours.get_input_embeddings().weight
     batch = _batch(head, "labels")
     output, expected = ours(**batch), theirs(**batch)
     assert_equal(output.loss, expected.loss, "loss")

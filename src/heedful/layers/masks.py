@@ -88,6 +88,16 @@ def for_self_attention(
     return past[None, None] if mask is None else past & mask
 
 
+def as_scores(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return what a mask adds to attention scores: 0, or where it is 0 or False the lowest number.
+
+    Args:
+        mask: bool, or numbers from 0 to 1.
+        dtype: dtype of the scores.
+    """
+    return (1.0 - mask.to(dtype)) * torch.finfo(dtype).min
+
+
 def _check_zeros_and_ones(attention_mask: Tensor, name: str) -> None:
     if torch.compiler.is_compiling() or not attention_mask.numel():
         return

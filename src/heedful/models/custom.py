@@ -75,12 +75,6 @@ class CustomModel(Model):
     def gradient_checkpointing(self, recompute: bool) -> None:
         self.body.gradient_checkpointing = recompute
 
-    def init_weights(self) -> None:
-        """Initialise all weights, as the reference does."""
-        pretrained.initialise(self, self.config.initializer_range)
-
-    post_init = init_weights
-
     def get_input_embeddings(self) -> nn.Embedding:
         """Return the word embeddings."""
         return self.body.get_input_embeddings()

@@ -16,7 +16,7 @@ from typing import Self
 from torch import Tensor, nn
 
 from heedful.layers import masks
-from heedful.layers.block import Block, BlockOptions
+from heedful.layers.block import BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
 from heedful.layers.convolution import Convolution
@@ -27,12 +27,13 @@ from heedful.layers.linear import Linear
 from heedful.layers.multihead import BIASES
 from heedful.layers.packing import Packing
 from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
-from heedful.layers.stack import Order, Stack
+from heedful.layers.stack import Order
 from heedful.models import inputs
 from heedful.models.body import Body
+from heedful.models.by_hand import CallableBlock, CallableStack
 from heedful.models.configs import remaining
 from heedful.models.encoder_config import BlocksConfig, EncoderConfig, usable_positions
-from heedful.models.heads import LanguageHead, Transform
+from heedful.models.language_heads import LanguageHead, Transform
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import initialise
 
@@ -130,6 +131,7 @@ class Encoder(Body):
     padding are then 0, as in training."""
 
     embeddings: Embeddings
+    encoder: CallableStack
     packing_token = "first"
 
     def __init__(
@@ -161,6 +163,7 @@ class Encoder(Body):
         self.num_tasks = variant.num_tasks
         self.sparse = variant.sparse
         self.encoder = make_stack(config, variant)
+        self.encoder.set_causal(config.is_decoder)
         self.pooler = Pooler(config.hidden_size) if add_pooling_layer else None
         initialise(self, config.initializer_range)
 
@@ -336,7 +339,7 @@ def _padded(hidden: Tensor, packing: Packing | None) -> Tensor:
     return hidden if packing is None else packing.restore(hidden)
 
 
-def make_stack(config: BlocksConfig, variant: Variant) -> Stack:
+def make_stack(config: BlocksConfig, variant: Variant) -> CallableStack:
     """Make the stack of blocks."""
     heads = config.num_attention_heads
     head_width = config.hidden_size // heads
@@ -361,9 +364,9 @@ def make_stack(config: BlocksConfig, variant: Variant) -> Stack:
         lambda heads: kind(limit, head_width, scaled=variant.scale_position_scores)
     )
 
-    def block(number: int, factor: float) -> Block:
+    def block(number: int, factor: float) -> CallableBlock:
         kept = remaining(heads, config.pruned_heads, number)
-        return Block(
+        return CallableBlock(
             options,
             heads=kept,
             cross_heads=range(heads) if config.add_cross_attention else None,
@@ -379,7 +382,7 @@ def make_stack(config: BlocksConfig, variant: Variant) -> Stack:
     norm = None
     if variant.is_pre_norm and variant.norm_last:
         norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-    return Stack(
+    return CallableStack(
         (block(number, factor) for number, factor in enumerate(factors)),
         norm,
         bias=variant.bias,

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,13 @@ from heedful.errors import UserError, check_known
 from heedful.models import loading, pretrained
 from heedful.models.label_names import merge_labels
 from heedful.models.pretrained import LoadReport
+from heedful.models.reference_methods import ReferenceMethods
 from heedful.models.stored_config import CALL_DEFAULTS, fix_shape
 from heedful.models.weights import renamed
 from heedful.sources import takes_download_options
 
 
-class Model(nn.Module, ABC):
+class Model(ReferenceMethods):
     """A module with a configuration that can be saved to a folder and loaded from it.
 
     Attributes:
@@ -102,24 +103,6 @@ class Model(nn.Module, ABC):
         """The part that computes the hidden states; the model itself if it has no head."""
         return self
 
-    @property
-    def base_model(self) -> "Model":
-        """The `body`, by its name in the reference."""
-        return self.body
-
-    def gradient_checkpointing_enable(self) -> None:
-        """Set ``gradient_checkpointing``."""
-        self.gradient_checkpointing = True
-
-    @property
-    def is_gradient_checkpointing(self) -> bool:
-        """The attribute ``gradient_checkpointing``, by its name in the reference."""
-        return self.gradient_checkpointing
-
-    def gradient_checkpointing_disable(self) -> None:
-        """Unset ``gradient_checkpointing``."""
-        self.gradient_checkpointing = False
-
     def with_submodule(self, name: str, part: object) -> Self:
         """Return a copy with one submodule replaced; all other submodules are shared."""
         twin = copy.copy(self)
@@ -138,28 +121,6 @@ class Model(nn.Module, ABC):
     def with_body(self, body: "Model") -> "Model":
         """Return this model with another body."""
         return body
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights; that of the first weight if they are on several devices."""
-        return next(self.parameters()).device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Dtype of the weights; that of the first weight if they differ."""
-        return next(self.parameters()).dtype
-
-    def num_parameters(self, only_trainable: bool = False) -> int:
-        """Return the number of weights; shared weights count once.
-
-        Args:
-            only_trainable: whether to skip parameters frozen by ``requires_grad_(False)``.
-        """
-        return sum(
-            parameter.numel()
-            for parameter in self.parameters()
-            if parameter.requires_grad or not only_trainable
-        )
 
     @property
     def trains_packed(self) -> bool:
@@ -242,9 +203,6 @@ class Model(nn.Module, ABC):
             UserError: the width differs, or the model's vocabulary cannot change.
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
-
-    def tie_weights(self) -> None:
-        """Do nothing: weights that are tied are one tensor from the start."""
 
     def resize_token_embeddings(self, size: int) -> nn.Embedding:
         """Change the vocabulary size and return the new word embeddings.

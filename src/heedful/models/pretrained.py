@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 
+_INITIALISED = "_initialised"
+"""Attribute of a module whose weights have been initialised."""
+
 BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 """Constants that old files store among the weights."""
 
@@ -60,11 +63,19 @@ def initialise(module: nn.Module, std: float) -> None:
         std: standard deviation of the weights.
     """
     for part in module.modules():
-        _initialise_alone(part, std)
+        initialise_alone(part, std)
 
 
-def _initialise_alone(part: nn.Module, std: float) -> None:
+def initialise_new(module: nn.Module, std: float) -> None:
+    """Initialise the weights of those modules that nothing here has initialised before."""
+    for part in module.modules():
+        if not vars(part).get(_INITIALISED, False):
+            initialise_alone(part, std)
+
+
+def initialise_alone(part: nn.Module, std: float) -> None:
     """Initialise the weights that a module has itself. Other kinds keep those of their class."""
+    vars(part)[_INITIALISED] = True
     if isinstance(part, nn.Linear | nn.Embedding | nn.Conv2d | Vectors):
         nn.init.normal_(part.weight, std=std)
     if isinstance(part, nn.Embedding) and part.padding_idx is not None:
@@ -210,7 +221,7 @@ def set_weights(
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
         if any(_plain_name(name, prefix) in missing for name in owned):
-            _initialise_alone(part, model.config.initializer_range)
+            initialise_alone(part, model.config.initializer_range)
     tensors_of_model = {**_by_plain_name(model, prefix), **_saved_buffers(model, prefix)}
     with torch.no_grad():
         for name in (*copied, *(name for name in buffers if name in weights)):

@@ -3,23 +3,16 @@
 A public class, such as ``BertForTokenClassification``, names its body, its head and the function of
 ``forwards.py`` that calls them.
 
-Shapes: D model width, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
-from torch import Tensor, nn
+from torch import nn
 
-from heedful.errors import UserError
 from heedful.models.decoders import CompiledSteps
-from heedful.models.heads import (
-    DenseSequenceHead,
-    LanguageHead,
-    SequenceHead,
-    reads_first,
-    reads_last,
-)
+from heedful.models.heads import DenseSequenceHead, SequenceHead, reads_first, reads_last
+from heedful.models.language_heads import LanguageHead, OutputLayer
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.models.replaced_head import ReplacedHead, inner_layer
@@ -178,19 +171,13 @@ class ModelWithHead(Model):
         """Return the module that outputs the body's input vectors."""
         return self.body.input_vectors()
 
-    def get_output_embeddings(self) -> Tensor:
-        """Return the output weight of the language model head, the input embeddings if tied.
+    def get_output_embeddings(self) -> OutputLayer | None:
+        """Return the output layer of the language model head; None without such a head.
 
-        Returns:
-            Shape (V, D).
-
-        Raises:
-            UserError: the model has no language model head.
+        Its weight is that of the input embeddings if the two are tied.
         """
         head = language_head(self)
-        if head is None:
-            raise UserError(f"{type(self).__name__} has no language modelling head")
-        return head.vectors(self.get_input_embeddings())
+        return None if head is None else head.output_layer(self.get_input_embeddings())
 
     def set_input_embeddings(self, embeddings: nn.Embedding) -> None:
         """Replace the word embeddings and resize a language model head to the new vocabulary.

@@ -14,7 +14,7 @@ from heedful.models.bert.model import (
     BertForTokenClassification,
 )
 from heedful.models.encoder import Encoder, Variant, language_head
-from heedful.models.heads import PreTrainingHead
+from heedful.models.language_heads import PreTrainingHead
 from heedful.models.with_head import ModelWithHead
 
 _IN_FILES = {

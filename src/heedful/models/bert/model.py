@@ -5,7 +5,8 @@ from typing import ClassVar
 from heedful.models import forwards, pretraining
 from heedful.models.bert.config import BertConfig
 from heedful.models.encoder import Encoder, language_head
-from heedful.models.heads import PreTrainingHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.heads import SequenceHead, SpanHead, TokenHead
+from heedful.models.language_heads import PreTrainingHead
 from heedful.models.with_head import ModelWithHead
 
 

@@ -15,13 +15,8 @@ from heedful.layers.multihead import BIASES
 from heedful.models import forwards, pretraining
 from heedful.models.big_bird.config import BigBirdConfig
 from heedful.models.encoder import Encoder, Variant, language_head
-from heedful.models.heads import (
-    DenseSequenceHead,
-    PreTrainingHead,
-    SequenceHead,
-    SpanHead,
-    TokenHead,
-)
+from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
+from heedful.models.language_heads import PreTrainingHead
 from heedful.models.outputs import QuestionAnsweringOutput
 from heedful.models.with_head import ModelWithHead
 

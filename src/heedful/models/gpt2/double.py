@@ -23,8 +23,9 @@ from heedful.models.forwards import (
     mean,
 )
 from heedful.models.gpt2.config import GPT2Config
-from heedful.models.heads import LanguageHead, summarised
+from heedful.models.heads import summarised
 from heedful.models.labels import class_loss
+from heedful.models.language_heads import LanguageHead
 from heedful.models.outputs import BertModelOutput, Output
 from heedful.models.with_head import ModelWithHead
 

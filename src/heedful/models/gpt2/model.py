@@ -16,7 +16,8 @@ from heedful.models.encoder import Encoder, Variant
 from heedful.models.gpt2 import names
 from heedful.models.gpt2.config import GPT2Config
 from heedful.models.gpt2.double import ChoiceSummary, DoubleHead, predict_next_and_choose
-from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
+from heedful.models.heads import SpanHead, SummaryHead, TokenHead
+from heedful.models.language_heads import LanguageHead
 from heedful.models.with_head import ModelWithHead
 
 

@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from heedful.models.heads import LanguageHead, SpanHead, SummaryHead, TokenHead
+from heedful.models.heads import SpanHead, SummaryHead, TokenHead
+from heedful.models.language_heads import LanguageHead
 from heedful.models.with_head import ModelWithHead
 from heedful.models.xlnet import forwards, names
 from heedful.models.xlnet.body import XLNetModel as XLNetModel
