@@ -1,6 +1,7 @@
 """Tokens that a user adds are those of the reference, at once and when loaded again."""
 
 import copy
+import json
 import pickle
 import random
 from itertools import product
@@ -211,3 +212,70 @@ def test_many_texts_with_a_rare_token(tmp_path: Path) -> None:
     texts = ["a bc d" * 30, "e [x]f[X] [y]", "b" * 90 + " [X"]
     _assert_same(ours, theirs, texts)
     _assert_many_are_the_same(ours, texts)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sizes_and_names_are_those_of_the_reference(family: str, tmp_path: Path) -> None:
+    ours, theirs = _both(family, tmp_path / "made")
+    assert ours.name_or_path == theirs.name_or_path == str(tmp_path / "made")
+    assert (ours.bos_token, ours.eos_token) == (theirs.bos_token, theirs.eos_token)
+    assert (ours.bos_token_id, ours.eos_token_id) == (theirs.bos_token_id, theirs.eos_token_id)
+    assert ours.truncation_side == theirs.truncation_side
+    assert ours.max_len_single_sentence is ours.max_len_sentences_pair is None
+    ours.model_max_length = theirs.model_max_length = 40
+    assert ours.max_len_single_sentence == theirs.max_len_single_sentence
+    assert ours.max_len_sentences_pair == theirs.max_len_sentences_pair
+    # The reference's model lacks the mask token of DeBERTa v2 if it reads the SentencePiece file.
+    before = ours.vocab_size
+    assert before == theirs.vocab_size + (family == "deberta-v2")
+    ours.add_tokens(["<e1>"])
+    theirs.add_tokens(["<e1>"])
+    assert (ours.vocab_size, len(ours)) == (before, len(theirs)) == (before, before + 1)
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = type(ours).from_pretrained(tmp_path / "theirs")
+    assert (again.vocab_size, len(again)) == (theirs.vocab_size, len(theirs))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_vocabulary_alone(family: str, tmp_path: Path) -> None:
+    ours, theirs = _both(family, tmp_path / "made")
+    ours.add_tokens(["<e1>"])
+    theirs.add_tokens(["<e1>"])
+    (tmp_path / "theirs").mkdir()
+    expected = [Path(path) for path in theirs.save_vocabulary(str(tmp_path / "theirs"), "my")]
+    written = [Path(path) for path in ours.save_vocabulary(tmp_path / "ours", "my")]
+    assert [path.name for path in written] == [path.name for path in expected]
+    for our, their in zip(written, expected, strict=True):
+        if our.suffix == ".json":
+            assert json.loads(our.read_text("utf-8")) == json.loads(their.read_text("utf-8"))
+        else:
+            assert our.read_bytes() == their.read_bytes()
+    names = [Path(path).name for path in ours.save_vocabulary(tmp_path / "ours")]
+    assert [f"my-{name}" for name in names] == [path.name for path in expected]
+
+
+def test_a_vocabulary_file_is_a_tokenizer(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder("bert", tmp_path / "made")
+    (tmp_path / "made" / "vocab.txt").rename(tmp_path / "my-vocab.txt")
+    for options in ({}, {"do_lower_case": False}):
+        theirs = transformers.BertTokenizer.from_pretrained(tmp_path / "my-vocab.txt", **options)
+        ours = heedful.BertTokenizer.from_pretrained(tmp_path / "my-vocab.txt", **options)
+        assert ours.name_or_path == str(tmp_path / "my-vocab.txt")
+        for text in PARTS:
+            assert ours.encode(text) == theirs.encode(text)
+    with pytest.raises(UserError, match="BertTokenizer has no bos_token; it has unk_token, "):
+        ours.bos_token = ours.cls_token
+
+
+def test_no_sentencepiece_file_of_a_compiled_one(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the reference library")
+    write_folder("albert", tmp_path / "made")
+    made = transformers.AlbertTokenizerFast.from_pretrained(tmp_path / "made")
+    made.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "AlbertTokenizer"}')
+    tokenizer = load_tokenizer(tmp_path)
+    assert isinstance(tokenizer, heedful.AlbertTokenizer)
+    with pytest.raises(UserError, match=r"so there is no spiece\.model to write"):
+        tokenizer.save_vocabulary(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

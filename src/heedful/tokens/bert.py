@@ -1,7 +1,7 @@
 """WordPiece tokenizers: BERT, DistilBERT, ELECTRA and MPNet."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
@@ -11,16 +11,17 @@ from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.compiled_file import check_layout
 from heedful.tokens.conversion import NAMES_WITH_ENDS
-from heedful.tokens.folder import read_files
+from heedful.tokens.folder import no_files, read_files
 from heedful.tokens.normalize import Normalizer
 from heedful.tokens.tokenizer import ModelTokenizer
-from heedful.tokens.vocabulary import Vocabulary, read_tokens
+from heedful.tokens.vocabulary import Vocabulary, read_tokens, write_tokens
 from heedful.tokens.wordpiece import WordPieceEncoder
 from heedful.tokens.wordpiece_folder import (
     BERT,
     DISTILBERT,
     ELECTRA,
     MPNET,
+    VOCABULARY,
     WordPieceKind,
     WordPieceSettings,
     read_settings,
@@ -105,7 +106,8 @@ class BertTokenizer(ModelTokenizer):
         """Load the tokenizer of a model folder.
 
         Args:
-            name_or_folder: a folder, a run, an installed model package or a hub name.
+            name_or_folder: a folder, a run, an installed model package, a hub name, or a
+                ``vocab.txt``, whatever its name.
             revision: commit, tag or branch of a hub name.
             do_lower_case: see the class. This and the following arguments override the folder's
                 settings.
@@ -120,7 +122,12 @@ class BertTokenizer(ModelTokenizer):
         Raises:
             UserError: there is no such folder, a file is missing or damaged, or files disagree.
         """
-        files = read_files(resolve(name_or_folder, revision))
+        path = Path(name_or_folder)
+        is_vocabulary = path.is_file()
+        if is_vocabulary:
+            files = no_files(path.parent)
+        else:
+            files = read_files(resolve(name_or_folder, revision))
         overrides = WordPieceSettings(
             do_lower_case=do_lower_case,
             strip_accents=strip_accents,
@@ -131,7 +138,7 @@ class BertTokenizer(ModelTokenizer):
         )
         chosen = read_settings(files, cls.kind, overrides)
         tokenizer = cls(
-            read_vocabulary(files, cls.kind),
+            path if is_vocabulary else read_vocabulary(files, cls.kind),
             do_lower_case=True if chosen.do_lower_case is None else chosen.do_lower_case,
             strip_accents=chosen.strip_accents,
             tokenize_chinese_chars=chosen.tokenize_chinese_chars is not False,
@@ -139,6 +146,7 @@ class BertTokenizer(ModelTokenizer):
             model_max_length=chosen.model_max_length,
             clean_up_tokenization_spaces=chosen.clean_up_tokenization_spaces is not False,
         )
+        tokenizer.name_or_path = os.fspath(name_or_folder)
         tokenizer._apply_rows(files, padding_side)
         types = cls.kind.token_types
         check_layout(files, tokenizer.layout, tokenizer.vocabulary.ids, types=types)
@@ -157,6 +165,9 @@ class BertTokenizer(ModelTokenizer):
         )
         rows = self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), self.kind, self.vocabulary, settings, rows=rows)
+
+    def _vocabulary_files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {VOCABULARY: lambda path: write_tokens(path, self.vocabulary.base_tokens())}
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

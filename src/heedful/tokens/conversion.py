@@ -1,8 +1,10 @@
 """The tokens of a tokenizer: their ids, their text, and how to add more."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, ClassVar, overload
 
 from heedful.arguments import suggest_arguments
@@ -50,8 +52,13 @@ class TokenConverter:
     _names: ClassVar[Mapping[str, str]] = NAMES
     """The reference's names of the special tokens -> the field of `SpecialTokens`."""
 
+    name_or_path: str = ""
+    """What `from_pretrained` was given."""
+    truncation_side: str = "right"
+    """The side of a row that is cut."""
     vocabulary: Vocabulary
     layout: PairLayout
+    model_max_length: int | None
     unk_token: str
     unk_token_id: int
     sep_token: str
@@ -62,6 +69,10 @@ class TokenConverter:
     cls_token_id: int
     mask_token: str
     mask_token_id: int | None
+    bos_token: str | None
+    bos_token_id: int | None
+    eos_token: str | None
+    eos_token_id: int | None
     all_special_tokens: list[str]
     all_special_ids: list[int]
     _encoder: PieceEncoder
@@ -92,6 +103,9 @@ class TokenConverter:
             **named,
             **{f"{name}_id": ids.get(token) for name, token in named.items()},
         )
+        for name in ("bos_token", "eos_token"):  # which some kinds do not have
+            vars(self).setdefault(name, None)
+            vars(self).setdefault(f"{name}_id", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, if a change can still affect later calls.
@@ -103,6 +117,9 @@ class TokenConverter:
         if name in self._names:
             self._rename(self.vocabulary, {self._names[name]: str(value)})
             return
+        if name in NAMES_WITH_ENDS and value is not None:
+            known = ", ".join(self._names)
+            raise UserError(f"{type(self).__name__} has no {name}; it has {known}")
         if name.endswith("_id") and name.removesuffix("_id") in self._names:
             setattr(self, name.removesuffix("_id"), self.convert_ids_to_tokens(value))
             return
@@ -120,6 +137,20 @@ class TokenConverter:
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """Return the number of special tokens in a row of one text or of a pair."""
         return self.layout.size(pair=pair)
+
+    @property
+    def max_len_single_sentence(self) -> int | None:
+        """Maximum length of a text without special tokens; None if the model's is unknown."""
+        return self._room(pair=False)
+
+    @property
+    def max_len_sentences_pair(self) -> int | None:
+        """Maximum length of a pair without special tokens; None if the model's is unknown."""
+        return self._room(pair=True)
+
+    def _room(self, *, pair: bool) -> int | None:
+        longest = self.model_max_length
+        return None if longest is None else longest - self.num_special_tokens_to_add(pair)
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: Sequence[int], token_ids_1: Sequence[int] | None = None
@@ -160,8 +191,8 @@ class TokenConverter:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens, which is also the number of rows of the model's embedding."""
-        return len(self.vocabulary)
+        """Number of tokens without those that were added; ``len(tokenizer)`` includes them."""
+        return len(self.vocabulary) - self.vocabulary.added
 
     def get_vocab(self) -> dict[str, int]:
         """Return the vocabulary as a mapping from token to id."""
@@ -281,6 +312,33 @@ class TokenConverter:
         if {"cls_token", "sep_token"} & named.keys():
             layout = replace(layout, begin=made.begin, middle=made.middle, end=made.end)
         self._use(vocabulary, layout)
+
+    def _vocabulary_files(self) -> Mapping[str, Callable[[Path], object]]:
+        """Return the names of the vocabulary's files, and what writes each to a path."""
+        raise NotImplementedError
+
+    def save_vocabulary(
+        self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
+    ) -> tuple[str, ...]:
+        """Write the vocabulary without settings and added tokens; `save_pretrained` writes all.
+
+        Args:
+            save_directory: the folder.
+            filename_prefix: start of the files' names, before a hyphen.
+
+        Returns:
+            The paths of the files.
+
+        Raises:
+            UserError: the class stores its vocabulary in a file that this tokenizer lacks.
+        """
+        start = f"{filename_prefix}-" if filename_prefix else ""
+        writers = self._vocabulary_files()
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        paths = {Path(save_directory, start + name): write for name, write in writers.items()}
+        for path, write in paths.items():
+            write(path)
+        return tuple(map(str, paths))
 
     # Conversion.
 

@@ -53,6 +53,11 @@ class TokenizerFiles:
         return self.folder / TOKENIZER_JSON
 
 
+def no_files(folder: Path) -> TokenizerFiles:
+    """Return the contents of a folder from which only the vocabulary is read."""
+    return TokenizerFiles(folder=folder, config={}, special={}, compiled={}, added={})
+
+
 def read_files(folder: Path) -> TokenizerFiles:
     """Read the tokenizer files of a folder.
 

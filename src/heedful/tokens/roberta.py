@@ -1,12 +1,13 @@
 """Byte-level BPE tokenizers: RoBERTa, DeBERTa and GPT-2."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 from heedful.arguments import suggest_arguments
+from heedful.files import write_json
 from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.bpe import Pair
@@ -14,7 +15,9 @@ from heedful.tokens.bytelevel import ByteLevelEncoder
 from heedful.tokens.bytelevel_folder import (
     DEBERTA_KIND,
     GPT2_KIND,
+    MERGES,
     ROBERTA_KIND,
+    VOCABULARY,
     ByteLevelKind,
     ByteLevelSettings,
     read_settings,
@@ -24,7 +27,13 @@ from heedful.tokens.bytelevel_folder import (
 from heedful.tokens.conversion import NAMES_WITH_ENDS
 from heedful.tokens.folder import read_files
 from heedful.tokens.tokenizer import ModelTokenizer
-from heedful.tokens.vocabulary import Vocabulary, read_ids, read_merges, tokens_in_order
+from heedful.tokens.vocabulary import (
+    Vocabulary,
+    read_ids,
+    read_merges,
+    tokens_in_order,
+    write_merges,
+)
 
 _AROUND = ("cls_token", "sep_token")
 
@@ -140,6 +149,7 @@ class ByteLevelTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
+        tokenizer.name_or_path = os.fspath(name_or_folder)
         tokenizer._apply_rows(files, padding_side)
         tokenizer._add_options(special_tokens, cls.from_pretrained)
         return tokenizer
@@ -154,6 +164,12 @@ class ByteLevelTokenizer(ModelTokenizer):
         )
         merges, rows = list(self.merges), self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), self.kind, self.vocabulary, merges, settings, rows=rows)
+
+    def _vocabulary_files(self) -> Mapping[str, Callable[[Path], object]]:
+        return {
+            VOCABULARY: lambda path: write_json(path, self.vocabulary.base_ids()),
+            MERGES: lambda path: write_merges(path, self.merges),
+        }
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""

@@ -1,12 +1,13 @@
 """SentencePiece unigram tokenizers: ALBERT, XLNet, DeBERTa v2, XLM-RoBERTa and BigBird."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 from heedful.arguments import suggest_arguments
+from heedful.errors import UserError
 from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import NewSpecialTokens
 from heedful.tokens.conversion import NAMES, NAMES_WITH_ENDS
@@ -99,6 +100,7 @@ class UnigramTokenizer(ModelTokenizer):
             model_max_length=settings.model_max_length,
             clean_up_tokenization_spaces=bool(settings.clean_up_tokenization_spaces),
         )
+        tokenizer.name_or_path = os.fspath(name_or_folder)
         tokenizer._apply_rows(files, padding_side)
         return tokenizer
 
@@ -113,6 +115,14 @@ class UnigramTokenizer(ModelTokenizer):
         recipe = replace(self.recipe, vocabulary=self.vocabulary)
         rows = self._row_entries(default=self.kind.token_types)
         write_folder(Path(folder), recipe, settings, self.kind, rows)
+
+    def _vocabulary_files(self) -> Mapping[str, Callable[[Path], object]]:
+        if not (model := self.recipe.model):
+            raise UserError(
+                f"this tokenizer was read from a tokenizer.json, so there is no {self.kind.file} "
+                "to write; save_pretrained writes the tokenizer.json"
+            )
+        return {self.kind.file: lambda path: path.write_bytes(model)}
 
     def identity(self) -> list[Any]:
         """Return everything that affects token ids, as JSON-serializable values."""
