@@ -91,6 +91,11 @@ def test_a_model_from_scratch_is_named_by_its_sizes(tmp_path: Path) -> None:
     assert "initial model start-shared " in text_of(report_of_folder(LATEST / "translate").html)
 
 
+def test_the_report_of_the_current_folder_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("classify")
+    assert "<h1>Report: classify</h1>" in report_of_folder(Path()).html
+
+
 def test_small_scores_keep_three_digits(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(LATEST / "regress", tmp_path / "run"))
     scores = {"items": 4, "mse": 1.254e-14, "pearson": 0.00125, "spearman": 0.0}

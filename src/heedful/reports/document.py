@@ -86,7 +86,6 @@ def report(
     training = curves.read_training(run)
     scores = scored.scores if scored else metrics
     values = {
-        "run": run.name,
         "card": card,
         "facts": _facts(record, training, scores),
         "curves": curves.curves(training),
@@ -100,7 +99,7 @@ def report(
     }
     body, chinese_body = (fill(PACKAGE, "report.html", values, one) for one in (ENGLISH, chinese()))
     styles = [asset("heedful.explanations", "views/shading.css"), asset(PACKAGE, "report.css")]
-    title = f"Report: {run.name}"
+    title = f"Report: {run.resolve().name}"  # "." has no name
     return Report(document(title=title, body=body, chinese_body=chinese_body, styles=styles))
 
 
