@@ -99,6 +99,18 @@ def test_a_patch_counts_by_what_is_lost_without_it(
     assert scores[4] == pytest.approx(float(before - after), abs=1e-4)
 
 
+def test_a_report_shows_the_pictures_once_under_their_patches(run: Path) -> None:
+    html = heedful.report(run, run.parent / "data", format="images").html
+    english, chinese, _ = re.split('<template id="chinese"|</template>', html)
+    explained = english.count('<svg class="patches"')
+    assert explained
+    assert english.count("data:image/png;base64,") == explained
+    assert chinese.count("data:image/png;base64,") == 0
+    assert re.findall('data-part="[^"]*"', english) == re.findall('data-part="[^"]*"', chinese)
+    assert ">1,1<" not in english
+    assert "patches are shaded" in english
+
+
 def test_the_page_shows_the_picture_under_its_patches(explanation: Explanation) -> None:
     page = render(explanation)
     assert page.count("data:image/png;base64,") == len(METHODS)

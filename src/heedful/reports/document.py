@@ -187,6 +187,7 @@ def _answer_values(scored: ScoredData | None) -> dict[str, Any]:
             "lists": [],
             "score_name": None,
             "explained": 0,
+            "patches": False,
         }
     observation = scored.observation
     return {
@@ -196,6 +197,7 @@ def _answer_values(scored: ScoredData | None) -> dict[str, Any]:
         "error_types": _error_types(observation),
         "lists": _lists(observation, scored.why),
         "explained": len(scored.why),
+        "patches": any(side.patches for why in scored.why.values() for side in why.sides),
         "score_name": observation.scorer.score_name,
     }
 
