@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from heedful.errors import UserError
 from heedful.evaluation import score_records
 from heedful.explanations import faithfulness as measuring
 from heedful.explanations.explanation import Attribution
-from heedful.explanations.faithfulness import faithfulness
+from heedful.explanations.faithfulness import Faithfulness, faithfulness
 from heedful.explanations.heads import head_importance
+from heedful.explanations.tables import faithfulness_table
+from heedful.metrics.resampling import Interval
 from heedful.predictor import Predictor
 from heedful.settings import ColumnSettings, PredictSettings
 
@@ -51,6 +54,25 @@ def test_one_text_says_nothing() -> None:
     predictor = Predictor.load(GOLDEN / "classify", FINE)
     with pytest.raises(UserError, match="1 texts can be explained; at least 2"):
         faithfulness(predictor, predictor.task.from_texts(["the cat sleeps"]))
+
+
+@pytest.mark.parametrize(
+    ("best", "advice"),
+    [
+        ("flow", "2 texts; the most faithful here: --method flow"),
+        ("random", "2 texts; no method is more faithful here than a random order"),
+    ],
+)
+def test_a_random_order_is_no_method_to_choose(best: str, advice: str) -> None:
+    none = dict.fromkeys(
+        ("comprehensiveness", "sufficiency", "difference"), Interval(score=0, low=0, high=0)
+    )
+    measured = Faithfulness(
+        model="run", task="classify", texts=2, methods={best: none, "rollout": none}, notes=()
+    )
+    console = Console(record=True, width=100)
+    console.print(faithfulness_table(measured))
+    assert console.export_text().splitlines()[-1] == advice
 
 
 def test_a_masked_head_is_one_that_is_pruned() -> None:

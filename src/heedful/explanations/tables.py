@@ -6,7 +6,7 @@ from rich.text import Text
 
 from heedful.errors import count_of, escape_controls
 from heedful.explanations.explanation import Explanation
-from heedful.explanations.faithfulness import Faithfulness
+from heedful.explanations.faithfulness import RANDOM, Faithfulness
 from heedful.explanations.heads import TOLERANCE, HeadImportance
 from heedful.metrics.resampling import Interval
 
@@ -58,11 +58,13 @@ def faithfulness_table(measured: Faithfulness) -> Group:
     for method, row in measured.methods.items():
         table.add_row(method, *map(_interval, row.values()))
     best = next(iter(measured.methods))
-    return Group(
-        table,
-        *map(Text, measured.notes),
-        Text(f"{count_of(measured.texts, 'text')}; the most faithful here: --method {best}"),
+    advice = (
+        "no method is more faithful here than a random order"
+        if best == RANDOM
+        else f"the most faithful here: --method {best}"
     )
+    line = Text(f"{count_of(measured.texts, 'text')}; {advice}")
+    return Group(table, *map(Text, measured.notes), line)
 
 
 def _interval(interval: Interval) -> str:
