@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 from tests.tiny_folders import write_folder
 
 import heedful
-from heedful.batches import Batch
+from heedful.batches import Batch, Fitted
 from heedful.errors import UserError
 from heedful.reading import Record
+from heedful.settings import PredictSettings
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.class_labels import class_weights, lookalike_labels, order_labels
 from heedful.tasks.classify import Classify
@@ -70,6 +71,29 @@ def test_who_gives_several_labels_says_what_parts_them(multi_label: bool) -> Non
         task.targets(record)
     assert "a.csv, line 2: label 'red;fast' is not one of the model's" in str(error.value)
     assert ("--label-separator" in str(error.value)) == multi_label
+
+
+@pytest.mark.parametrize(
+    ("multi_label", "windows", "label"),
+    [
+        (False, [[0.0, 10.0], [4.0, 0.0], [4.0, 0.0]], "fast"),
+        (True, [[-10.0, 4.0], [4.0, -4.0], [4.0, -4.0]], ["fast"]),
+    ],
+)
+def test_logits_of_several_windows_leave_the_label_as_it_is(
+    multi_label: bool, windows: list[list[float]], label: str | list[str]
+) -> None:
+    task = Classify(labels=("fast", "red"), multi_label=multi_label)
+    record = Record(text="a car", text_pair=None, labels=None, source="a.csv", line=2)
+    fitted: Fitted[Any] = Fitted(pieces=[], tokens_total=9, tokens_used=9)
+    logits = torch.tensor(windows)
+    probabilities = logits.sigmoid() if multi_label else logits.softmax(-1)
+    usual, raw = (
+        task.decode(record, fitted, list(rows), PredictSettings(raw=is_raw), tokenizer=None)
+        for is_raw, rows in ((False, probabilities), (True, logits))
+    )
+    assert usual.label == raw.label == label
+    assert raw.scores == pytest.approx(dict(zip(task.labels, logits.mean(0).tolist(), strict=True)))
 
 
 def test_measurements_are_pointed_to_regression(tiny_model: Path, tmp_path: Path) -> None:

@@ -277,8 +277,9 @@ class Classify(Task[Item, Tensor, Prediction]):
             (B, C).
         """
         logits: Tensor = model(**batch.inputs).logits.float()
-        if settings.raw:
-            return logits
+        return logits if settings.raw else self._probabilities(logits)
+
+    def _probabilities(self, logits: Tensor) -> Tensor:
         return logits.sigmoid() if self.multi_label else logits.softmax(-1)
 
     def decode(
@@ -289,15 +290,18 @@ class Classify(Task[Item, Tensor, Prediction]):
         settings: PredictSettings,
         tokenizer: Any,
     ) -> Prediction:
-        """Average the probabilities or logits over the windows, and choose labels."""
-        mean = outputs[0] if len(outputs) == 1 else torch.stack(list(outputs)).mean(0)  # (C,)
-        scores = dict(zip(self.labels, mean.tolist(), strict=True))
+        """Average the probabilities or logits over the windows, and choose labels.
+
+        The mean probabilities decide, also where the scores are logits.
+        """
+        scores = probabilities = self._means(outputs)
+        if settings.raw:
+            probabilities = self._means([self._probabilities(logits) for logits in outputs])
         label: str | list[str]
         if self.multi_label:
-            threshold = 0.0 if settings.raw else 0.5  # a logit of 0 is a probability of 0.5
-            label = [name for name, score in scores.items() if score >= threshold]
+            label = [name for name, value in probabilities.items() if value >= 0.5]
         else:
-            label = max(scores, key=scores.__getitem__)
+            label = max(probabilities, key=probabilities.__getitem__)
         return Prediction(
             label=label,
             score=None if isinstance(label, list) else scores[label],
@@ -307,6 +311,11 @@ class Classify(Task[Item, Tensor, Prediction]):
             windows=len(outputs),
             picture=record.file if isinstance(record, ImageRecord) else None,
         )
+
+    def _means(self, rows: Sequence[Tensor]) -> dict[str, float]:
+        """Return the mean of each label. Shape (C,) for each window."""
+        mean = rows[0] if len(rows) == 1 else torch.stack(list(rows)).mean(0)  # (C,)
+        return dict(zip(self.labels, mean.tolist(), strict=True))
 
     def explanation_target(
         self,
