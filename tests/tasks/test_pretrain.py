@@ -168,6 +168,17 @@ def test_the_order_of_sentences_is_learnt(words: Path, tmp_path: Path, capsys: O
     assert "and whether two texts are in order" in (out / "MODEL_CARD.md").read_text()
 
 
+@pytest.mark.parametrize("more", [[], ["--stream"]], ids=["whole", "stream"])
+def test_documents_of_one_token_make_no_pair(
+    more: list[str], words: Path, tmp_path: Path, capsys: Out
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the\n\napple\n\nred")
+    fresh = ["--preset", "tiny", "--vocabulary", words, "--objective", "sop", "--steps", "2", *more]
+    assert train(text, tmp_path / "run", *fresh) == 2
+    assert "no document has two tokens to make a pair of" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("marked", [True, False], ids=["marks", "list"])
 def test_entities_are_masked_whole(
     marked: bool, tiny_model: Path, tmp_path: Path, capsys: Out

@@ -59,7 +59,11 @@ class Objective(Protocol):
         """Cut the sequences of an epoch from a corpus; all draws depend on seed and epoch."""
 
     def warning(self, labels: NDArray[np.float64]) -> str | None:
-        """Return a one-line warning if the labels of the first sequences look wrong, else None."""
+        """Return a one-line warning if the labels of the first sequences look wrong, else None.
+
+        Raises:
+            UserError: there is no sequence.
+        """
 
     def training_batch(
         self, examples: Sequence[Example], tokenizer: Tokenizer, rule: MaskRule | None, draw: Draw

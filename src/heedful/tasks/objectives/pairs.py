@@ -18,6 +18,7 @@ from heedful.batches.collate import class_labels
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.sentence_pairs import Frame
+from heedful.errors import UserError
 from heedful.item_results import AnyItemScorer
 from heedful.models.outputs import PreTrainingOutput, SentenceOrderOutput
 from heedful.task import Forward, Scores
@@ -70,7 +71,16 @@ class MaskedPairs:
         return self.cut(corpus, frame, seed=seed, epoch=epoch)
 
     def warning(self, labels: NDArray[np.float64]) -> str | None:
-        """Return a warning if too many pairs are negative, else None."""
+        """Return a warning if too many pairs are negative, else None.
+
+        Raises:
+            UserError: there is no pair.
+        """
+        if not len(labels):
+            raise UserError(
+                "no document has two tokens to make a pair of; choose what ends a document with "
+                "--documents, or give --objective mlm"
+            )
         share = float(np.mean(labels != 0))
         if self.negatives_warning is None or share <= MANY_NEGATIVES:
             return None
