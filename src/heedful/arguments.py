@@ -22,6 +22,15 @@ RENAMED = {
 """Arguments of old versions of the reference -> what to give instead."""
 
 
+INSTEAD = {
+    "device_map": "call .to(device) of the model",
+    "load_in_8bit": 'heedful.load(folder, precision="int8") computes in int8',
+    "output_loading_info": "the logger heedful.models.loading names fresh and unused weights",
+    "state_dict": "call .load_state_dict(...) of the model",
+}
+"""Arguments of the reference -> what to do instead."""
+
+
 class UnknownArgumentError(UserError, TypeError):
     """A keyword argument that a function does not have; Python calls it a `TypeError`."""
 
@@ -50,6 +59,8 @@ def check_arguments(
             instead = did_you_mean(name, allowed, cutoff=0.6)
             if name in RENAMED and RENAMED[name].partition("=")[0] in allowed:
                 instead = f"; give {RENAMED[name]}"
+            elif name in INSTEAD:
+                instead = f"; {INSTEAD[name]}"
             raise UnknownArgumentError(f"{called} has no argument {name!r}{instead}")
 
 

@@ -168,7 +168,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[object, ...]] = {
     "trust_remote_code": (True, False, None),
     "from_tf": (False,),
     "from_flax": (False,),
-    "device_map": (None,),
+    "device_map": (None, "cpu"),
 }
 """Options that make no difference in heedful -> their values for which this holds. A model's own
 code never runs, for example, so it does not matter whether it is trusted."""

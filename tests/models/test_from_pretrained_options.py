@@ -1,5 +1,6 @@
 """The options of ``from_pretrained`` that tutorials give do what they do in the reference."""
 
+import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,6 +51,91 @@ def _with_options(library: ModuleType, folder: Path) -> list[Any]:
         with_head(IDS).logits,
         [body.config.hidden_dropout_prob, body.config.id2label, len(tuples), type(tuples)],
     ]
+
+
+def _configured(library: ModuleType) -> list[Any]:
+    labels = {"a": 0, "b": 1, "c": 2}
+    names = {number: label for label, number in labels.items()}
+    named = library.BertConfig(label2id=labels, id2label=names, attn_implementation="eager")
+    config = library.BertConfig()
+    config.update({"hidden_size": 24, "num_labels": 5, "hidden_dropout_prob": 0.3})
+    wide = library.BertConfig(hidden_size=24, num_attention_heads=4, is_decoder=True)
+    diffs = [json.loads(json.dumps(one.to_diff_dict())) for one in (wide, named)]
+    for diff in diffs:
+        diff.pop("transformers_version", None)
+    return [
+        *(named.num_labels, named.id2label, named.label2id, named.use_return_dict, diffs),
+        *(config.hidden_size, config.num_labels, config.id2label, config.hidden_dropout_prob),
+    ]
+
+
+def test_a_configuration_of_options() -> None:
+    assert _configured(heedful) == _configured(transformers)
+    assert BertConfig(label2id={"no": 0, "yes": 1}).id2label == {0: "no", 1: "yes"}  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="configuration: id2label and label2id differ"):
+        BertConfig(label2id={"no": 0}, id2label={0: "yes"})  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="unknown attn_implementation 'flash'; allowed: eager"):
+        BertConfig(attn_implementation="flash")  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="BertConfig has no argument 'hiden_size'"):
+        BertConfig(label2id={"no": 0}, hiden_size=3)  # type: ignore[call-arg]
+    config = BertConfig(vocab_size=50)
+    with pytest.raises(UserError, match="unknown field of BertConfig 'vocab_sise'"):
+        config.update({"vocab_size": 40, "vocab_sise": 3})
+    with pytest.raises(UserError, match="hidden_size 25 is not a multiple"):
+        config.update({"vocab_size": 40, "hidden_size": 25})
+    assert config == BertConfig(vocab_size=50)
+
+
+def _saved_and_resized(library: ModuleType, folder: Path, work: Path) -> list[Any]:
+    path = str(folder / "config.json")
+    config = library.BertConfig.from_pretrained(path, num_labels=3)
+    model = library.BertForMaskedLM.from_pretrained(folder, config=path)
+    tables = []
+    for options in (
+        {},
+        {"new_num_tokens": 51, "mean_resizing": False},
+        {"mean_resizing": False, "pad_to_multiple_of": 8},
+        {"new_num_tokens": 60, "pad_to_multiple_of": 32, "mean_resizing": False},
+        {"new_num_tokens": 64, "pad_to_multiple_of": 64},
+    ):
+        weight = model.resize_token_embeddings(**options).weight
+        tables += [weight[:50].clone(), len(weight)]
+    model.save_pretrained(work, safe_serialization=True, max_shard_size="1GB")
+    again = library.BertForMaskedLM.from_pretrained(work, low_cpu_mem_usage=True, device_map=None)
+    return [
+        again(IDS).logits[..., :50],
+        *tables,
+        *(config.num_labels, config.hidden_size, again.config.vocab_size),
+    ]
+
+
+def test_resized_and_saved_with_options(folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    BertConfig.from_pretrained(folder).save_pretrained(tmp_path / "all")
+    heedful.BertForPreTraining.from_pretrained(folder).save_pretrained(
+        tmp_path / "all", overwrite=True
+    )
+    ours = _saved_and_resized(heedful, tmp_path / "all", tmp_path / "ours")
+    theirs = _saved_and_resized(transformers, tmp_path / "all", tmp_path / "theirs")
+    for our, their in zip(ours, theirs, strict=True):
+        if isinstance(their, torch.Tensor):
+            torch.testing.assert_close(our, their, rtol=1e-4, atol=1e-5)
+        else:
+            assert our == their
+
+
+def test_what_to_do_instead(folder: Path, tmp_path: Path) -> None:
+    model = BertModel.from_pretrained(folder, device_map="cpu")
+    with pytest.raises(UserError, match=r"no argument 'device_map'; call .to\(device\) of the"):
+        BertModel.from_pretrained(folder, device_map="auto")
+    with pytest.raises(UserError, match="safe_serialization=False asks for a pickle"):
+        model.save_pretrained(tmp_path / "new", safe_serialization=False)
+    with pytest.raises(UserError, match="mean_resizing is not supported"):
+        model.resize_token_embeddings(60, mean_resizing=True)
+    with pytest.raises(UserError, match="pad_to_multiple_of is 0; it must be an integer"):
+        model.resize_token_embeddings(60, pad_to_multiple_of=0)
+    with pytest.raises(UserError, match="model 'absent'"):
+        BertModel.from_pretrained(folder, config="absent")
 
 
 def test_a_configuration_with_options(folder: Path) -> None:

@@ -76,8 +76,7 @@ class Body(Model):
         self.config = replace(self.config, vocab_size=embeddings.num_embeddings)
         self.embeddings.word_embeddings = embeddings
 
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change the vocabulary size; see ``Model.resize_token_embeddings``."""
+    def _resize_vocabulary(self, size: int) -> nn.Embedding:
         old = self.get_input_embeddings()
         self.config = replace(self.config, vocab_size=size)
         new = nn.Embedding(size, old.embedding_dim, old.padding_idx).to(old.weight)

@@ -56,6 +56,18 @@ IGNORED = frozenset(
 )
 """Keys of a ``config.json`` that do not change what a model computes."""
 
+_COMMON: Mapping[str, Any] = {
+    "add_cross_attention": False,
+    "chunk_size_feed_forward": 0,
+    "id2label": {"0": "LABEL_0", "1": "LABEL_1"},
+    "is_decoder": False,
+    "label2id": {"LABEL_0": 0, "LABEL_1": 1},
+    "problem_type": None,
+    "pruned_heads": {},
+    "tie_word_embeddings": True,
+}
+"""Options that the reference has in all families, with their defaults there."""
+
 MAX_LABELS = 2**20
 """Maximum number of outputs of a classifier, each of which has a name in memory."""
 
@@ -363,6 +375,11 @@ class ReferenceConfig(StoredConfig):
         return False
 
     @property
+    def use_return_dict(self) -> bool:
+        """The field ``return_dict``, by its name in forward methods for the reference."""
+        return self.return_dict
+
+    @property
     def label2id(self) -> dict[str, int]:
         """Index of each output, by name."""
         return {label: number for number, label in self.id2label.items()}
@@ -404,6 +421,11 @@ class ReferenceConfig(StoredConfig):
         values["id2label"] = {str(number): label for number, label in self.id2label.items()}
         values["pruned_heads"] = write_pruned_heads(self.pruned_heads)
         return {"model_type": self.MODEL_TYPE, **values, "label2id": self.label2id}
+
+    def to_diff_dict(self) -> dict[str, Any]:
+        """Return `to_dict` without the options of all families that have their defaults."""
+        values = self.to_dict()
+        return {name: value for name, value in values.items() if _COMMON.get(name, self) != value}
 
     def complete(self, blocks: int, heads: int) -> None:
         """Check the fields of this class and complete the labels.

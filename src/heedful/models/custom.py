@@ -79,8 +79,7 @@ class CustomModel(Model):
         """Return the word embeddings."""
         return self.body.get_input_embeddings()
 
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change the vocabulary size of the body; see ``Model``."""
+    def _resize_vocabulary(self, size: int) -> nn.Embedding:
         embeddings = self.body.resize_token_embeddings(size)
         self.config = self.body.config
         return embeddings

@@ -35,13 +35,18 @@ def read_labels(values: Mapping[str, Any], where: str) -> dict[int, str]:
 
 
 def merge_labels(
-    id2label: Mapping[int, str] | None, label2id: Mapping[str, int] | None
+    id2label: Mapping[int, str] | None, label2id: Mapping[str, int] | None, where: str
 ) -> Mapping[int, str] | None:
     """Return the labels that two mappings name, which must agree.
+
+    Args:
+        id2label: name of each output.
+        label2id: output of each name.
+        where: source of the mappings, for error messages.
 
     Raises:
         UserError: they differ.
     """
     if label2id is None:
         return id2label
-    return read_labels({"id2label": id2label, "label2id": label2id}, "from_pretrained")
+    return read_labels({"id2label": id2label, "label2id": label2id}, where)

@@ -153,7 +153,9 @@ def read_model(
     model_type, family = family_of(folder, cls)
     if config is None:
         config = family.config_class().read(folder / CONFIG)
-    elif type(config) is not family.config_class():
+    elif isinstance(config, str | os.PathLike):
+        config = family.config_class().from_pretrained(config)
+    if type(config) is not family.config_class():
         raise UserError(f"config is a {type(config).__name__}; {folder} needs a {family.config}")
     allowed = {"dropout", *config.DROPOUTS, *(field.name for field in fields(config))}
     options = {

@@ -2,7 +2,6 @@
 
 import copy
 import os
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from heedful.models import loading, pretrained
 from heedful.models.label_names import merge_labels
 from heedful.models.pretrained import LoadReport
 from heedful.models.reference_methods import ReferenceMethods
-from heedful.models.stored_config import CALL_DEFAULTS, fix_shape
+from heedful.models.stored_config import ATTENTION, CALL_DEFAULTS, fix_shape
 from heedful.models.weights import renamed
 from heedful.sources import takes_download_options
 
@@ -188,10 +187,6 @@ class Model(ReferenceMethods):
         """Yield this model and the models inside it."""
         return (part for part in self.modules() if isinstance(part, Model))
 
-    @abstractmethod
-    def get_input_embeddings(self) -> nn.Embedding:
-        """Return the word embeddings."""
-
     def input_vectors(self) -> nn.Module:
         """Return the module that outputs the input vectors, of shape (B, S, W)."""
         return self.get_input_embeddings()
@@ -204,16 +199,7 @@ class Model(ReferenceMethods):
         """
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change the vocabulary size and return the new word embeddings.
-
-        Remaining tokens keep their vectors. New tokens come last; their vectors are initialised
-        like fresh weights. Create the optimizer after this call, not before.
-
-        Raises:
-            UserError: the size excludes the padding token or is not a valid size, or the model's
-                vocabulary cannot change.
-        """
+    def _resize_vocabulary(self, size: int) -> nn.Embedding:
         raise UserError(f"{type(self).__name__}: its vocabulary cannot be changed")
 
     @property
@@ -308,7 +294,7 @@ class Model(ReferenceMethods):
             fresh_head: whether to start the head fresh even if the folder has weights for it, as
                 new labels need.
             ignore_mismatched_sizes: whether weights of another size in the folder start fresh.
-            config: the configuration instead of the folder's.
+            config: the configuration instead of the folder's, or the name of one.
             add_pooling_layer: whether the model has a pooler.
             dtype: dtype of the weights, or its name; ``"auto"`` is that of the folder.
             torch_dtype: old name of ``dtype``.
@@ -322,13 +308,13 @@ class Model(ReferenceMethods):
                 option, or its weights do not match its configuration.
         """
         if attn_implementation is not None:
-            check_known("attn_implementation", attn_implementation, ("eager", "sdpa"))
+            check_known("attn_implementation", attn_implementation, ATTENTION)
         model = loading.read_model(
             cls,
             name,
             {
                 "num_labels": num_labels,
-                "id2label": merge_labels(id2label, label2id),
+                "id2label": merge_labels(id2label, label2id, "from_pretrained"),
                 "problem_type": problem_type,
                 "dropout": dropout,
                 "hidden_dropout_prob": hidden_dropout_prob,
@@ -354,8 +340,30 @@ class Model(ReferenceMethods):
         return model
 
     @suggest_arguments
-    def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write ``config.json`` and ``model.safetensors``; see ``pretrained.save_pretrained``."""
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        safe_serialization: bool = True,
+        max_shard_size: int | str | None = None,
+    ) -> None:
+        """Write ``config.json`` and ``model.safetensors``; see ``pretrained.save_pretrained``.
+
+        Args:
+            folder: the folder; it need not exist.
+            overwrite: whether files from elsewhere in the folder may be replaced.
+            safe_serialization: True; heedful writes no pickles.
+            max_shard_size: accepted, since both libraries read one file of any size.
+
+        Raises:
+            UserError: see ``pretrained.save_pretrained``, or ``safe_serialization`` is false.
+        """
+        if not safe_serialization:
+            raise UserError(
+                "safe_serialization=False asks for a pickle, which heedful does not write; leave "
+                "it out, and the reference reads model.safetensors, too"
+            )
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
 
     def file_weights(self) -> dict[str, Tensor]:

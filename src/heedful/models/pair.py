@@ -189,10 +189,19 @@ class GeneratorDiscriminatorPair(Model):
         """Return the discriminator's word embeddings."""
         return self.discriminator.get_input_embeddings()
 
-    def save_pretrained(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    def save_pretrained(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        safe_serialization: bool = True,
+        max_shard_size: int | str | None = None,
+    ) -> None:
         """Write the discriminator, and the generator into a subfolder; see ``Model``."""
         with self._joined():
-            self.discriminator.save_pretrained(folder, overwrite=overwrite)
+            self.discriminator.save_pretrained(
+                folder, overwrite=overwrite, safe_serialization=safe_serialization
+            )
         self.generator.save_pretrained(Path(folder) / GENERATOR, overwrite=overwrite)
 
     def set_file_weights(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.models import pretrained
@@ -95,6 +96,53 @@ class ReferenceMethods(nn.Module, ABC):
             for parameter in self.parameters()
             if (parameter.requires_grad or not only_trainable) and id(parameter) not in tables
         )
+
+    @abstractmethod
+    def get_input_embeddings(self) -> nn.Embedding:
+        """Return the word embeddings."""
+
+    @abstractmethod
+    def _resize_vocabulary(self, size: int) -> nn.Embedding:
+        """Change the vocabulary size of all parts; see `resize_token_embeddings`."""
+
+    @suggest_arguments
+    def resize_token_embeddings(
+        self,
+        new_num_tokens: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        mean_resizing: bool = False,
+    ) -> nn.Embedding:
+        """Change the vocabulary size and return the new word embeddings.
+
+        Remaining tokens keep their vectors. New tokens come last; their vectors are initialised
+        like fresh weights, and in a language model their bias is 0. Create the optimizer after this
+        call, not before.
+
+        Args:
+            new_num_tokens: the size; by default the present one.
+            pad_to_multiple_of: the size is the next multiple of this number.
+            mean_resizing: False; heedful does not draw new vectors around the mean of the others.
+
+        Raises:
+            UserError: the size excludes the padding token or is not a valid size, or the model's
+                vocabulary cannot change, or ``mean_resizing`` is true.
+        """
+        if mean_resizing:
+            raise UserError(
+                "mean_resizing is not supported: new vectors are initialised like fresh weights; "
+                "set those of get_input_embeddings().weight to have others"
+            )
+        size = new_num_tokens
+        if size is None:
+            size = self.get_input_embeddings().num_embeddings
+        if pad_to_multiple_of is not None:
+            if not isinstance(pad_to_multiple_of, int) or pad_to_multiple_of < 1:
+                wrong = f"pad_to_multiple_of is {pad_to_multiple_of!r}"
+                raise UserError(f"{wrong}; it must be an integer of at least 1")
+            size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
+        elif new_num_tokens is None:
+            return self.get_input_embeddings()
+        return self._resize_vocabulary(size)
 
     def tie_weights(self) -> None:
         """Do nothing: weights that are tied are one tensor from the start."""

@@ -3,14 +3,16 @@
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack, dataclass_transform
+from typing import Any, ClassVar, ParamSpec, Self, TypedDict, TypeVar, Unpack, dataclass_transform
 
 from heedful import files
 from heedful.arguments import suggest_in_construction
-from heedful.errors import UserError, unknown_name
+from heedful.errors import UserError, check_known, unknown_name
+from heedful.models.label_names import merge_labels
 from heedful.models.loading import changed, family_of
 from heedful.models.pretrained import CONFIG, check_no_overwrite
 from heedful.sources import resolve, takes_download_options
@@ -70,10 +72,14 @@ class ConfigOptions(TypedDict, total=False):
 SETTABLE = frozenset({"pad_token_id", "bos_token_id", "eos_token_id", "use_cache", "id2label"})
 """Fields that do not shape a model, so that they can be assigned once there is one."""
 
+ATTENTION = ("eager", "sdpa")
+"""The reference's implementations of attention that compute the same."""
+
 _FIXED = "_fixed"
 """Attribute of a configuration that a model has."""
 
 Config = TypeVar("Config", bound="StoredConfig")
+P = ParamSpec("P")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -84,8 +90,30 @@ def configuration(kind: type[Config]) -> type[Config]:
     like a frozen dataclass.
     """
     kind = suggest_in_construction(dataclass(frozen=True, kw_only=True)(kind))
+    kind.__init__ = _takes_more(kind.__init__)  # type: ignore[method-assign]
     kind.__setattr__ = _assign  # type: ignore[assignment, method-assign]
     return kind
+
+
+def _takes_more(construct: Callable[P, None]) -> Callable[P, None]:
+    """Decorate a constructor: code for the reference may give two options more.
+
+    These are ``label2id``, from which the names of outputs follow, and ``attn_implementation``,
+    which makes no difference.
+    """
+
+    @wraps(construct)
+    def call(*args: P.args, **named: P.kwargs) -> None:
+        implementation = named.pop("attn_implementation", None)
+        if implementation is not None:
+            check_known("attn_implementation", str(implementation), ATTENTION)
+        label2id: Any = named.pop("label2id", None)
+        if label2id is not None:
+            given: Any = named.get("id2label")
+            named["id2label"] = merge_labels(given, label2id, "configuration")
+        construct(*args, **named)
+
+    return call
 
 
 def fix_shape(config: object) -> None:
@@ -95,17 +123,19 @@ def fix_shape(config: object) -> None:
 
 
 def _assign(config: "StoredConfig", name: str, value: object) -> None:
-    """Assign a field, or the property ``label2id``.
+    """Assign a field, or the property ``label2id``; see ``StoredConfig.update``."""
+    config.update({name: value})
+
+
+def _check_change(config: "StoredConfig", name: str) -> None:
+    """Check that a field, or the property ``label2id``, may change.
 
     Raises:
-        UserError: there is no such field, a model has the configuration and the field shapes it, or
-            the value is not supported.
+        UserError: there is no such field, or a model has the configuration and the field shapes it.
     """
     names = [field.name for field in fields(config)]
     if name not in (*names, "label2id"):
         raise unknown_name(f"field of {type(config).__name__}", name, names)
-    if name in names and getattr(config, name) == value:
-        return
     fixed = getattr(config, _FIXED, False)
     if fixed and name in CALL_DEFAULTS:
         raise UserError(f"{name} is a default of calls, not of weights; set model.{name} instead")
@@ -114,15 +144,24 @@ def _assign(config: "StoredConfig", name: str, value: object) -> None:
             f"{name} cannot change once a model has this configuration: give it to from_pretrained "
             "of the model or of another configuration"
         )
-    new: Any = changed(config, {name: value})
+
+
+def _replace_all(config: "StoredConfig", changes: Mapping[str, Any]) -> None:
+    """Change fields together.
+
+    Raises:
+        UserError: a value is not supported, or a model has the configuration and does not fit.
+    """
+    new: Any = changed(config, changes)
+    fixed, name = getattr(config, _FIXED, False), next(iter(changes))
     now, before = (getattr(one, "num_labels", None) for one in (new, config))
     if fixed and now != before:
         raise UserError(f"{name} has {now} names; the model has {before} outputs")
     now, before = (getattr(one, "padding_position", None) for one in (new, config))
     if fixed and now != before:
         raise UserError(f"{name} cannot change in this family: positions start after it")
-    for field_name in names:
-        object.__setattr__(config, field_name, getattr(new, field_name))
+    for field in fields(config):
+        object.__setattr__(config, field.name, getattr(new, field.name))
 
 
 class StoredConfig(ABC):
@@ -148,6 +187,27 @@ class StoredConfig(ABC):
     def model_type(self) -> str:
         """The name of the family in files."""
         return str(self.to_dict()["model_type"])
+
+    def update(self, config_dict: Mapping[str, Any]) -> None:
+        """Assign several fields together.
+
+        Args:
+            config_dict: names of fields, or ``label2id``, and their new values.
+
+        Raises:
+            UserError: there is no such field, a model has the configuration and a field shapes it,
+                or a value is not supported.
+        """
+        names = {field.name for field in fields(self)}
+        new = {
+            name: value
+            for name, value in config_dict.items()
+            if name not in names or getattr(self, name) != value
+        }
+        for name in new:
+            _check_change(self, name)
+        if new:
+            _replace_all(self, new)
 
     def to_json_string(self) -> str:
         """Return the text of a ``config.json``."""
@@ -175,7 +235,7 @@ class StoredConfig(ABC):
         """Read the configuration of a model; ``dataclasses.replace`` changes it, too.
 
         Args:
-            name: see ``heedful.sources.resolve``.
+            name: see ``heedful.sources.resolve``; or a ``config.json``, whatever its name.
             revision: commit, tag or branch of a hub name.
             options: new values of fields, and ``dropout`` for all dropouts.
 
@@ -183,6 +243,8 @@ class StoredConfig(ABC):
             UserError: the model does not exist or is of another family, or there is no such
                 option; see also `read`.
         """
+        if Path(name).is_file():
+            return changed(cls.read(Path(name)), options)
         folder = resolve(name, revision)
         model_type, family = family_of(folder)
         if family.config_class() is not cls:

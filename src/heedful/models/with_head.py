@@ -191,8 +191,7 @@ class ModelWithHead(Model):
         self.body.set_input_embeddings(embeddings)
         self._resize_head()
 
-    def resize_token_embeddings(self, size: int) -> nn.Embedding:
-        """Change the vocabulary size; see ``set_input_embeddings``."""
+    def _resize_vocabulary(self, size: int) -> nn.Embedding:
         embeddings = self.body.resize_token_embeddings(size)
         self._resize_head()
         return embeddings
