@@ -155,6 +155,16 @@ def test_special_tokens_when_a_folder_is_read(tmp_path: Path, family: str) -> No
             type(ours).from_pretrained(tmp_path / "model", **{option: "x"})
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_saving_over_another_tokenizer(tmp_path: Path, family: str) -> None:
+    ours, theirs = _both(family, tmp_path / "model")
+    theirs.add_tokens(["<e1>"])
+    theirs.save_pretrained(tmp_path / "saved")
+    ours.save_pretrained(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").identity() == ours.identity()
+    _assert_same(ours, type(theirs).from_pretrained(tmp_path / "saved"), ["a <e1> b"])
+
+
 @pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet"])
 def test_rows_padded_on_the_other_side(tmp_path: Path, family: str) -> None:
     ours, theirs = _both(family, tmp_path / "model")

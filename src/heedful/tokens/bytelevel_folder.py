@@ -20,6 +20,7 @@ from heedful.tokens.folder import (
     content_of,
     json_part,
     json_tokens,
+    make_folder,
     read_files,
     read_max_length,
     read_special,
@@ -276,7 +277,7 @@ def write_folder(
             del special["pad_token"]
     described = added_token_entries(vocabulary)
     config = {**asdict(settings), **rows, **special, "added_tokens_decoder": described}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_json(folder / VOCABULARY, vocabulary.ids)
     write_merges(folder / MERGES, merges)
     write_json(folder / SPECIAL, special)

@@ -71,6 +71,16 @@ def read_files(folder: Path) -> TokenizerFiles:
     )
 
 
+def make_folder(folder: Path) -> None:
+    """Create the folder of a tokenizer, without the files of an earlier one.
+
+    Only the two files that not every tokenizer has are removed. They would be read with the others.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (TOKENIZER_JSON, ADDED):
+        (folder / name).unlink(missing_ok=True)
+
+
 def check_config(
     files: TokenizerFiles, classes: Collection[str], fixed: Mapping[str, tuple[Any, ...]]
 ) -> None:

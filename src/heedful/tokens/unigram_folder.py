@@ -19,6 +19,7 @@ from heedful.tokens.folder import (
     checked_value,
     content_of,
     json_part,
+    make_folder,
     read_files,
     read_max_length,
     read_special,
@@ -101,11 +102,11 @@ class UnigramKind:
             uses_token_types=self.token_types,
         )
 
-    def ends(self, vocabulary: Vocabulary) -> tuple[str, str]:
+    def ends(self, vocabulary: Vocabulary) -> dict[str, str]:
         """Return the ``bos_token`` and the ``eos_token`` in folders."""
         named = vocabulary.special
         bos, eos = self.bos_token or named.cls_token, self.eos_token or named.sep_token
-        return bos, eos
+        return {"bos_token": bos, "eos_token": eos}
 
 
 ALBERT = UnigramKind(
@@ -431,19 +432,18 @@ def write_folder(
         rows: the settings of rows; see `row_entries`.
     """
     vocabulary = recipe.vocabulary
-    ends = zip(("bos_token", "eos_token"), kind.ends(vocabulary), strict=True)
-    special = {**special_entries(vocabulary), **dict(ends)}
+    special = special_entries(vocabulary) | kind.ends(vocabulary)
     described = added_token_entries(vocabulary)
     values = {key: value for key, value in asdict(settings).items() if value is not None}
     values |= {**rows, **special, "added_tokens_decoder": described}
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     if recipe.model:
         (folder / kind.file).write_bytes(recipe.model)
     else:
         pairs = zip(vocabulary.tokens, recipe.scores, strict=False)  # excludes added tokens
         model = {**recipe.compiled["model"], "vocab": [list(pair) for pair in pairs]}
         added = [{"id": int(token_id), **entry} for token_id, entry in described.items()]
-        compiled = {**recipe.compiled, "added_tokens": added, "model": model}
+        compiled = recipe.compiled | {"added_tokens": added, "model": model}
         write_json(folder / TOKENIZER_JSON, compiled)
     write_json(folder / SPECIAL, special)
     write_json(folder / CONFIG, {"tokenizer_class": kind.name, **values})

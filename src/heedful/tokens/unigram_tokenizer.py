@@ -70,8 +70,7 @@ class UnigramTokenizer(ModelTokenizer):
             clean_up_tokenization_spaces=clean_up_tokenization_spaces,
         )
         if "bos_token" not in self._names:
-            ends = self.kind.ends(self.vocabulary)
-            for name, token in zip(("bos_token", "eos_token"), ends, strict=True):
+            for name, token in self.kind.ends(self.vocabulary).items():
                 vars(self)[name], vars(self)[f"{name}_id"] = token, self.vocabulary.ids.get(token)
 
     @classmethod

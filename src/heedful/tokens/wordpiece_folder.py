@@ -18,6 +18,7 @@ from heedful.tokens.folder import (
     consistent_value,
     json_part,
     json_tokens,
+    make_folder,
     read_max_length,
     read_special,
     special_entries,
@@ -215,7 +216,7 @@ def write_folder(
         rows: the settings of rows; see `row_entries`.
     """
     special = special_entries(vocabulary)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     write_tokens(folder / VOCABULARY, vocabulary.base_tokens())
     write_json(folder / SPECIAL, special)
     special["added_tokens_decoder"] = added_token_entries(vocabulary)
