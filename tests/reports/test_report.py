@@ -213,6 +213,20 @@ def test_entities_are_counted_by_kind_of_error(tmp_path: Path) -> None:
     assert "true Lima (LOC) predicted New Lima (LOC)" in said
 
 
+def test_texts_from_right_to_left_are_shown_so(chromium: Browser, tmp_path: Path) -> None:
+    data = tmp_path / "new.csv"
+    text = "\u05e9\u05dc\u05d5\u05dd the cat \u05d9\u05e9\u05df!"
+    data.write_text("\n".join(["text,label", *[f"{text},animal"] * 12]), "utf-8")
+    chromium.open(heedful.report(LATEST / "classify", data, precision="fp32").html)
+    script = """
+    const texts = [...document.querySelectorAll(".items p:not(.verdict, .muted)")];
+    return texts.map((node) => getComputedStyle(node).direction);
+    """
+    directions = chromium.driver.execute_script(script)
+    assert len(directions) >= 12
+    assert set(directions) == {"rtl"}
+
+
 def test_it_shows_itself_in_a_notebook(tmp_path: Path) -> None:
     report = heedful.report("tag", "data/tag.jsonl")
     assert report._repr_html_().startswith("<iframe ")
