@@ -78,6 +78,20 @@ def test_an_entity_is_not_another_that_begins_alike() -> None:
     assert aim.sides[0].texts[0][token.start :] == "New Lima"
 
 
+def test_a_label_is_explained_where_it_is_most_probable() -> None:
+    """Not where its logit is highest."""
+    text = "bread apple very eats big a bread fish a city blue big dog fish dog cat eats dog"
+    predictor = Predictor.load(GOLDEN / "classify", PredictSettings(precision="fp32", max_length=8))
+    (record,) = predictor.task.from_texts([text])
+    (fitted,) = predictor.encode([record], predictor.settings)
+    (windows,) = predictor.computed([fitted], predictor.settings)
+    logits = torch.stack(list(windows))[:, predictor.task.labels.index("animal")]
+    probabilities = torch.stack(list(windows)).softmax(-1)[:, predictor.task.labels.index("animal")]
+    assert logits.argmax() != probabilities.argmax()
+    aim = subject_of(predictor, record, "animal")[0].target
+    assert f"window {int(probabilities.argmax()) + 1}," in aim.notes[0]
+
+
 def test_a_slice_is_explained_where_it_answers() -> None:
     context = "Oslo is red. Carla eats in Oslo."
     aim = subject("answer", ("where is it?", context), "Oslo").target

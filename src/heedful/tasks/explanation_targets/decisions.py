@@ -43,9 +43,9 @@ def label(
             f"{did_you_mean(name, labels)}: {join_names(labels)}"
         )
     index = labels.index(name)
-    window = max(
-        range(len(computed.outputs)), key=lambda number: float(computed.outputs[number][index])
-    )
+    # A softmax depends on all logits, a sigmoid only on the label's own.
+    scores = [one.softmax(-1) if link == "softmax" else one for one in computed.outputs]
+    window = max(range(len(scores)), key=lambda number: float(scores[number][index]))
     why = "where the label is most probable"
     return _of_window(computed, window, tokenizer, modality, f"label {name!r}", index, link, why)
 
