@@ -216,6 +216,19 @@ def test_special_tokens_and_one_text_of_a_pair_are_left_out(chromium: Browser) -
     assert texts(chromium, ".columns .token")[:3] == ["My", "card", "was"]
 
 
+def test_headings_of_numbers_are_not_cut_within_a_word(chromium: Browser) -> None:
+    opened(chromium, classified(), "heads")
+    script = """
+    return [...document.querySelectorAll("#numbers th")].map((heading) => {
+      const range = document.createRange();
+      range.selectNodeContents(heading);
+      return [heading.textContent, range.getClientRects().length];
+    });
+    """
+    for heading, lines in chromium.driver.execute_script(script):
+        assert lines <= len(heading.split())
+
+
 def test_a_thumbnail_is_enlarged(chromium: Browser) -> None:
     opened(chromium, classified(gone=((1, 2),)), "model")
     names = "return [...document.querySelectorAll('.thumbnail')].map((n) => n.ariaLabel)"
