@@ -11,6 +11,7 @@ from tests.exact import assert_same_bits
 from tests.tiny import SIZES, STILL
 from tests.tiny_folders import write_folder
 
+import heedful
 from heedful import (
     BertLMHeadModel,
     BertModel,
@@ -254,3 +255,59 @@ def test_two_heads_do_not_generate(folder: Path) -> None:
     assert not hasattr(model, "generate")
     with pytest.raises(UserError, match=r"does not generate; GPT2LMHeadModel\.from_pretrained"):
         model.generate(torch.tensor([[5]]), max_new_tokens=3)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_scores_are_the_references(folder: Path, beams: int) -> None:
+    tokenizer = GPT2Tokenizer.from_pretrained(folder)
+    inputs = tokenizer(["a b c d", "z", "hello you"], padding=True, return_tensors="pt")
+    ours = GPT2LMHeadModel.from_pretrained(folder)
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+    end = int(ours.generate(**inputs, max_new_tokens=9, eos_token_id=3)[0, -6])
+    options: dict[str, Any] = {"eos_token_id": end, "pad_token_id": tokenizer.pad_token_id}
+    options |= {"max_new_tokens": 9, "num_beams": beams, "num_return_sequences": beams}
+    options |= {"output_scores": True, "return_dict_in_generate": True}
+    our, their = ours.generate(**inputs, **options), theirs.generate(**inputs, **options)
+    assert_same_bits(our.sequences, their.sequences, "whole numbers")
+    assert_same_bits(
+        our["sequences"],
+        ours.generate(**inputs, **{**options, "return_dict_in_generate": False}),
+        "same code",
+    )
+    if beams > 1:
+        torch.testing.assert_close(our.sequences_scores, their.sequences_scores)
+        assert our.keys() == ["sequences", "sequences_scores"]
+    else:
+        torch.testing.assert_close(our.scores, their.scores)
+        assert our.keys() == ["sequences", "scores"]
+    plain = ours.generate(**inputs, **{**options, "output_scores": False})
+    assert plain.keys() == ["sequences"]
+
+
+def test_texts_without_prompts(folder: Path) -> None:
+    ours = GPT2LMHeadModel.from_pretrained(folder)
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).eval()
+    options: dict[str, Any] = {"max_new_tokens": 5, "eos_token_id": 3, "pad_token_id": 3}
+    for more in ({"bos_token_id": 7}, {"inputs": torch.tensor([[5, 6]])}):
+        found, right = (model.generate(**options, **more) for model in (ours, theirs))
+        assert_same_bits(found, right, "whole numbers")
+    text = ours.generate(bos_token_id=7, search=Search(eos_token_id=3, max_new_tokens=5))
+    assert [7, *text[0][0].tokens] == ours.generate(bos_token_id=7, **options)[0].tolist()
+    ours.config.bos_token_id = 7
+    assert ours.generate(**options).tolist() == ours.generate(bos_token_id=7, **options).tolist()
+    body = BertLMHeadModel(heedful.BertConfig(**SIZES, is_decoder=True))
+    with pytest.raises(UserError, match="generate needs input_ids, or bos_token_id"):
+        body.generate(max_new_tokens=2)
+    with pytest.raises(UserError, match="two names of the prompts"):
+        ours.generate(torch.tensor([[5]]), inputs=torch.tensor([[5]]))
+    with pytest.raises(UserError, match="output_scores is not supported with repetition_penalty"):
+        ours.generate(
+            bos_token_id=7,
+            repetition_penalty=1.5,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+    with pytest.raises(UserError, match="return_dict_in_generate is not for a search"):
+        ours.generate(  # type: ignore[call-overload]
+            bos_token_id=7, search=Search(eos_token_id=3), return_dict_in_generate=True
+        )

@@ -7,28 +7,18 @@ Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocab
 positions.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Unpack, cast, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from heedful import losses
-from heedful.decoding.search import Hypothesis, Search
 from heedful.device_transfer import reshape_with_host_copy
 from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.layers.cache import Cache
-from heedful.models import generation, heads
-from heedful.models.generated_ids import (
-    GenerateOptions,
-    Generator,
-    check_shape,
-    generated_ids,
-    is_search,
-)
+from heedful.models import heads
 from heedful.models.labels import class_loss, in_shape, labelled_positions
 from heedful.models.outputs import (
     BertModelOutput,
@@ -336,57 +326,6 @@ def keeps_cache(
     if scores or self.training or getattr(self.body, "packs_at_inference", False):
         return False
     return bool(self.config.is_decoder and self.config.use_cache)
-
-
-@overload
-def generate(
-    self: ModelWithHead,
-    input_ids: Tensor,
-    attention_mask: Tensor | None = None,
-    token_type_ids: Tensor | None = None,
-    *,
-    search: Search,
-    item_seeds: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]: ...
-@overload
-def generate(
-    self: ModelWithHead,
-    input_ids: Tensor,
-    attention_mask: Tensor | None = None,
-    token_type_ids: Tensor | None = None,
-    **options: Unpack[GenerateOptions],
-) -> Tensor: ...
-def generate(
-    self: ModelWithHead,
-    input_ids: Tensor,
-    attention_mask: Tensor | None = None,
-    token_type_ids: Tensor | None = None,
-    *,
-    search: Search | None = None,
-    item_seeds: Sequence[int] | None = None,
-    **options: Unpack[GenerateOptions],
-) -> list[list[Hypothesis]] | Tensor:
-    """Continue each prompt; see ``generation.generate``.
-
-    ``input_ids`` are the prompts, shape (B, S) with S at least 1. ``attention_mask`` is 1 for a
-    token and 0 for padding. ``generation.generate`` documents ``search`` (its ``options``),
-    ``token_type_ids`` and ``item_seeds``. Without ``search``, the ``options`` are those of the
-    reference's ``generate``, and the result is a tensor of the prompts with their texts; see
-    ``generated_ids.generated_ids``.
-    """
-    if not is_search(search, item_seeds, options):
-        model = cast(Generator, self)
-        return generated_ids(model, input_ids, attention_mask, token_type_ids, options)
-    if token_type_ids is not None:
-        check_shape("token_type_ids", token_type_ids, input_ids)
-        if self.config.type_vocab_size and not token_type_ids.any():
-            token_type_ids = None  # the default, with which the compiled form continues texts, too
-    arguments = (input_ids, attention_mask, search)
-    texts = generation.generate(self, *arguments, None, item_seeds, token_type_ids)
-    writer = cast(generation.TextGenerator, self)
-    return generation.regenerate_close_calls(
-        texts, writer, *arguments, item_seeds, token_type_ids=token_type_ids
-    )
 
 
 def language_logits(

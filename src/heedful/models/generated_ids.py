@@ -4,7 +4,7 @@ Shapes: B batch, S prompt length, R texts per prompt, T tokens of the longest te
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypedDict, TypeGuard, cast
+from typing import Any, NamedTuple, Protocol, TypedDict, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -77,6 +77,20 @@ class Generator(Protocol):
         """Return texts for each input."""
 
 
+class Generated(NamedTuple):
+    """Generated texts as token ids."""
+
+    ids: Tensor
+    """The prompts, each followed by a text with its end token, and padding. Shape (B * R, S + T).
+    """
+    scores: Tensor
+    """The score of each text. Shape (B * R,)."""
+    search: Search
+    """The search that generated them."""
+    mask: Tensor | None
+    """The mask of the inputs. Shape (B, S)."""
+
+
 def is_search(
     search: Search | None, item_seeds: Sequence[int] | None, options: Mapping[str, object]
 ) -> TypeGuard[Search]:
@@ -100,7 +114,7 @@ def generated_ids(
     options: GenerateOptions,
     *,
     start: int | None = None,
-) -> Tensor:
+) -> Generated:
     """Continue each prompt, and return the prompts with their texts.
 
     Samples depend on torch's random state, which ``torch.manual_seed`` sets.
@@ -115,9 +129,6 @@ def generated_ids(
             stands for no limit or effect, and for no end token.
         start: first token of a decoder with a source, which is the prompt then. None: the inputs
             are the prompts.
-
-    Returns:
-        The prompts, each followed by a text with its end token, and padding. Shape (B * R, S + T).
 
     Raises:
         UserError: an option is unknown or not supported.
@@ -135,7 +146,7 @@ def generated_ids(
             check_shape(name, tensor, inputs)
     if mask is None and padding is not None and padding != end:
         mask = inputs != padding
-    prompts = inputs
+    prompts, given_mask = inputs, mask
     if start is None:
         inputs, mask, token_type_ids = _padded_right(inputs, mask, token_type_ids)
     else:
@@ -147,7 +158,9 @@ def generated_ids(
     prompts = prompts.repeat_interleave(counts, 0)
     width, filler = max(map(len, rows)), end if padding is None else padding
     new = [row + [filler or 0] * (width - len(row)) for row in rows]
-    return torch.cat([prompts, torch.tensor(new, device=prompts.device).view(len(new), -1)], 1)
+    ids = torch.cat([prompts, torch.tensor(new, device=prompts.device).view(len(new), -1)], 1)
+    scores = torch.tensor([text.score for item in texts for text in item], device=ids.device)
+    return Generated(ids, scores, search, given_mask)
 
 
 def check_shape(name: str, value: Tensor, inputs: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from heedful.models import forwards, pretraining
+from heedful.models import continuing, forwards, pretraining
 from heedful.models.bert.config import BertConfig
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import SequenceHead, SpanHead, TokenHead
@@ -131,7 +131,7 @@ class BertLMHeadModel(ModelWithHead):
         super().__init__(body, language_head(config), at="cls.predictions")
 
     forward = forwards.causal_lm
-    generate = forwards.generate
+    generate = continuing.generate
 
 
 class BertForPreTraining(ModelWithHead):

@@ -12,7 +12,7 @@ from heedful.layers.block import BlockOptions, Residual
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.feedforward import Intermediate
 from heedful.layers.multihead import BIASES
-from heedful.models import forwards, pretraining
+from heedful.models import continuing, forwards, pretraining
 from heedful.models.big_bird.config import BigBirdConfig
 from heedful.models.encoder import Encoder, Variant, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead, SpanHead, TokenHead
@@ -226,7 +226,7 @@ class BigBirdForCausalLM(ModelWithHead):
         super().__init__(BigBirdModel(config), language_head(config), at="cls.predictions")
 
     forward = forwards.causal_lm
-    generate = forwards.generate
+    generate = continuing.generate
 
 
 class BigBirdForPreTraining(ModelWithHead):

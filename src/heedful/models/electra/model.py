@@ -5,7 +5,7 @@ discriminator, ``ElectraForPreTraining``, predicts which tokens it replaced. Fin
 discriminator.
 """
 
-from heedful.models import forwards, pretraining
+from heedful.models import continuing, forwards, pretraining
 from heedful.models.electra.config import ElectraConfig
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import (
@@ -76,7 +76,7 @@ class ElectraForCausalLM(ModelWithHead):
         super().__init__(ElectraModel(config), head, at="generator_lm_head")
 
     forward = forwards.causal_lm
-    generate = forwards.generate
+    generate = continuing.generate
 
 
 class ElectraForSequenceClassification(ModelWithHead):

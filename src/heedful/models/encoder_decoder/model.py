@@ -366,7 +366,8 @@ class BertEncoderDecoder(Model):
         """
         if not is_search(search, item_seeds, options):
             sources = (input_ids, attention_mask, token_type_ids)
-            return generated_ids(cast(Generator, self), *sources, options, start=self._start())
+            model = cast(Generator, self)
+            return generated_ids(model, *sources, options, start=self._start()).ids
         hidden = self.bridge(self.encoder(input_ids, attention_mask, token_type_ids))
         encoded = EncoderOutput(hidden=hidden, mask=attention_mask)
         start = torch.full((len(input_ids), 1), self._start(), device=input_ids.device)

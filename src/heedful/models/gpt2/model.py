@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.models import forwards
+from heedful.models import continuing, forwards
 from heedful.models.encoder import Encoder, Variant
 from heedful.models.gpt2 import names
 from heedful.models.gpt2.config import GPT2Config
@@ -104,7 +104,7 @@ class GPT2LMHeadModel(ModelWithHead):
         super().__init__(GPT2Model(config), _language_head(config), at="lm_head")
 
     forward = forwards.causal_lm
-    generate = forwards.generate
+    generate = continuing.generate
 
 
 class GPT2DoubleHeadsModel(ModelWithHead):

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from heedful.models import forwards
+from heedful.models import continuing, forwards
 from heedful.models.bert.model import BertForQuestionAnswering, BertForTokenClassification
 from heedful.models.encoder import Encoder, language_head
 from heedful.models.heads import DenseSequenceHead, SequenceHead
@@ -108,4 +108,4 @@ class RobertaForCausalLM(ModelWithHead):
         super().__init__(body, language_head(config, activation="gelu"), at="lm_head")
 
     forward = forwards.causal_lm
-    generate = forwards.generate
+    generate = continuing.generate
