@@ -173,3 +173,16 @@ def test_the_output_layer_shares_its_weights(folder: Path) -> None:
     hidden = model.bert(IDS)[0]
     logits = layer(model.cls.predictions.transform(hidden))
     torch.testing.assert_close(logits, model(IDS).logits)
+
+
+@pytest.mark.parametrize("family", ["Roberta", "Electra", "MPNet", "Albert", "DebertaV2", "GPT2"])
+def test_a_stack_alone_computes_what_the_model_does(family: str) -> None:
+    torch.manual_seed(0)
+    of_gpt2 = {"vocab_size": 20, "n_embd": 8, "n_layer": 3, "n_head": 2, "n_positions": 12}
+    config = getattr(heedful, f"{family}Config")(**(of_gpt2 if family == "GPT2" else SIZES))
+    model = getattr(heedful, f"{family}Model")(config).eval()
+    hidden, mask = model.embeddings(IDS), model.get_extended_attention_mask(MASK)
+    found, expected = model.encoder(hidden, mask)[0], model(IDS, attention_mask=MASK)[0]
+    kept = MASK.bool()
+    torch.testing.assert_close(found[kept], expected[kept])
+    torch.testing.assert_close(model.encoder(hidden)[0], model(IDS)[0])

@@ -222,7 +222,7 @@ class Stack(nn.Module):
             queries = len(packing.inverse) // packing.batch
         if self.relative_attention_bias is not None:
             bias = self.relative_attention_bias.bias(queries, start + queries, start=start)
-            context = replace(context, bias=bias)
+            context = replace(context, bias=bias if context.bias is None else bias + context.bias)
         if self.distances is not None:
             context = replace(context, distances=self.distances(queries))
         return context
