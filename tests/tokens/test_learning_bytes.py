@@ -184,6 +184,19 @@ def test_characters_that_have_no_room() -> None:
 
 
 @pytest.mark.parametrize("arch", FRAMINGS)
+def test_a_unigram_vocabulary_is_never_larger_than_asked(arch: str) -> None:
+    # Normalizing turns the characters into others, and some into several.
+    texts = ["\ufb01\u339e \u338f ab\u00bd e\u0301 abc\u2460 cab"] * 9
+    with pytest.raises(UserError, match=r"^--size 1: .* alone make \d+ tokens") as refused:
+        learn_unigram(texts, size=1, arch=arch)
+    floor = int(str(refused.value).split(" alone make ")[1].split()[0])
+    for size in range(2, floor):
+        with pytest.raises(UserError, match=rf"^--size {size}: .* alone make {floor} tokens"):
+            learn_unigram(texts, size=size, arch=arch)
+    assert len(learn_unigram(texts, size=floor, arch=arch)["model"]["vocab"]) == floor
+
+
+@pytest.mark.parametrize("arch", FRAMINGS)
 def test_what_is_spelt_like_a_special_token_has_one_id(arch: str) -> None:
     framing = FRAMINGS[arch]
     spelt = [*framing.first, framing.mask]

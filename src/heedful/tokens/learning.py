@@ -230,7 +230,7 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     ends_in_mask = framing.mask not in special
     characters: set[str] = set()
     learner = Tokenizer(models.Unigram())
-    learner.normalizer = _normalizer()
+    normalizer = learner.normalizer = _normalizer()
     learner.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=size - ends_in_mask,
@@ -241,19 +241,21 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
 
     def seen() -> Iterator[str]:
         for text in texts:
-            characters.update(text)
+            characters.update(normalizer.normalize_str(text))
             yield text
+
+    def floor() -> int:
+        # With room for the characters alone, the trainer would exceed the size.
+        return len({*characters, WORD_START} - {" "}) + 1 + len(special) + ends_in_mask
 
     try:
         learner.train_from_iterator(seen(), trainer)
     except Exception as error:
-        floor = len(characters) + len(special) + 1 + ends_in_mask
-        if isinstance(error, UserError) or size >= floor:
+        if isinstance(error, UserError) or size >= floor():
             raise
-        raise UserError(
-            f"--size {size}: the text's characters alone make {floor:,} tokens; give at least that "
-            "many"
-        ) from error
+        raise _too_small(size, floor()) from error
+    if learner.get_vocab_size() + ends_in_mask > size:
+        raise _too_small(size, floor())
     learner.post_processor = TemplateProcessing(
         single=framing.single,
         pair=framing.pair,
@@ -270,6 +272,12 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
     for token in added:
         token["lstrip"] = token["content"] == framing.mask
     return compiled
+
+
+def _too_small(size: int, floor: int) -> UserError:
+    return UserError(
+        f"--size {size}: the text's characters alone make {floor:,} tokens; give at least that many"
+    )
 
 
 def _by_score(pieces: Iterable[tuple[str, float]]) -> list[list[Any]]:
