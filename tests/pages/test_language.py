@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tests.browser import Browser, assert_accessible
 from tests.explanations.examples import SENTENCE, classified
+from tests.golden.copies import LATEST
 
+import heedful
 from heedful.explanations.html import render
 from heedful.pages.language import ENGLISH, Language, chinese, phrases_in
 from heedful.tasks.objectives import OBJECTIVES
@@ -87,6 +89,14 @@ def test_both_languages_have_the_same_values() -> None:
 def test_sentences_keep_their_values(english: str, said: str | None) -> None:
     assert chinese().sentence(english) == (said or "给每条文本 2 个标签中的一个：a, b。")
     assert ENGLISH.sentence(english) == english
+
+
+@pytest.mark.parametrize(("run", "text"), [("classify", "the cat"), ("embed", ("a cat", "a dog"))])
+def test_what_is_explained_is_said_in_chinese(run: str, text: str | tuple[str, str]) -> None:
+    explanation = heedful.explain(LATEST / run, text, method="rollout", precision="fp32")
+    names = [name.replace("_", " ") for name in explanation.answer]
+    for english in (*names, explanation.attributions[0].target, *explanation.notes):
+        assert CHINESE.search(chinese().sentence(english)), english
 
 
 def test_phrases_are_escaped_with_their_values() -> None:
