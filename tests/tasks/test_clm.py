@@ -160,6 +160,22 @@ def test_a_run_from_scratch_learns_and_goes_on(
     assert heedful.evaluate(tmp_path / "on", books)["perplexity"] < scores["unigram_perplexity"] / 4
 
 
+def test_a_vocabulary_with_the_class_token_last(tmp_path: Path) -> None:
+    write_folder("xlnet", tmp_path / "words")
+    text, letters = tmp_path / "text.txt", "a b c d e f g h i j k l m n o p"
+    text.write_text("\n\n".join([letters] * 40))
+    out = tmp_path / "run"
+    more = {"vocabulary": str(tmp_path / "words"), "steps": 120, "max_length": 34}
+    train(text, out, arch="gpt2", preset="tiny", batch_size=16, **more)
+    scores = heedful.evaluate(out, text, precision="fp32", say=lambda line: None)
+    assert 0.9 < scores["next_accuracy"] <= 1
+    writer = heedful.load(out, precision="fp32")
+    # As in training, a text begins with the class token, and no token has a type.
+    assert writer("a b c", beam=1, max_new_tokens=8).text == " d e f g"
+    (likelihood,) = score_texts(writer, [(letters, "letters")])
+    assert likelihood.perplexity < 1.2
+
+
 def test_a_run_answers_as_one_of_generate(learnt: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the sky is blue .\n" * 4)
     other = tmp_path / "writer"

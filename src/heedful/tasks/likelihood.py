@@ -91,7 +91,9 @@ def likelihoods(
     Raises:
         UserError: a text has no token, naming its location; or the model computes NaN.
     """
-    rows_of = _masked if "fill" in task.abilities else _continued
+    fills = "fill" in task.abilities
+    rows_of = _masked if fills else _continued
+    closing_type = tokenizer.layout.closing_type if fills else None
     texts = iter(texts)
     while chunk := list(islice(texts, _CHUNK_SIZE)):
         texts_ids = tokenizer.encode_batch([text for text, _ in chunk])
@@ -106,7 +108,7 @@ def likelihoods(
             max_items=batch_size,
         ):
             chunk_rows = [rows[index] for index in indices]
-            batch = _batch(chunk_rows, tokenizer).to(device)
+            batch = _batch(chunk_rows, tokenizer.pad_token_id, closing_type).to(device)
             log_probabilities = _log_probabilities(forward(**batch.inputs), batch)
             if log_probabilities.isnan().any():
                 raise UserError("a log-probability is not a number; the model is damaged")
@@ -157,12 +159,9 @@ def _continued(ids: Sequence[int], tokenizer: Tokenizer, max_length: int) -> Ite
         num_scored = start + len(window)
 
 
-def _batch(rows: Sequence[_Row], tokenizer: Tokenizer) -> Batch:
-    batch = collate(
-        [row.example for row in rows],
-        pad_id=tokenizer.pad_token_id,
-        closing_type=tokenizer.layout.closing_type,
-    )
+def _batch(rows: Sequence[_Row], pad_id: int, closing_type: int | None) -> Batch:
+    examples = [row.example for row in rows]
+    batch = collate(examples, pad_id=pad_id, closing_type=closing_type)
     width = batch.inputs["input_ids"].shape[1]
     positions = torch.tensor(
         [

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 
-from heedful.batches import Batch, Draw, Example, Fitted
+from heedful.batches import Batch, Draw, Example, Fitted, collate
 from heedful.batches.corpus import Documents
 from heedful.batches.masking import MaskRule
 from heedful.batches.packing import packing_mask
@@ -30,7 +30,7 @@ from heedful.tasks.generation import GenerationOutput
 from heedful.tasks.item_scorers import texts as item_scorers
 from heedful.tasks.objectives import masked_tokens
 from heedful.tasks.objectives.source import OneModel
-from heedful.tokens import Tokenizer
+from heedful.tokens import PairLayout, Tokenizer
 
 _CONTINUES = Generate(pairs=False)
 
@@ -106,7 +106,10 @@ class NextWords:
     def sequences(
         self, corpus: Documents, frame: Frame, *, seed: int, epoch: int
     ) -> Iterator[Example]:
-        """Cut full sequences from the concatenated texts."""
+        """Cut full sequences from the concatenated texts; each begins with the class token."""
+        if frame.layout.closing_type is not None:  # there the class token ends a text
+            *end, begin = frame.layout.end
+            frame = replace(frame, layout=PairLayout(begin=(begin,), end=tuple(end)))
         return causal_sequences(corpus, frame, seed=seed, epoch=epoch)
 
     def training_batch(
@@ -117,7 +120,7 @@ class NextWords:
         The input ``positions`` are the flat indices in the batch of the N tokens that have a next
         token in the same text. The targets are ``tokens``, the next tokens, (N,).
         """
-        batch = masked_tokens.pad(examples, tokenizer)
+        batch = collate(examples, pad_id=tokenizer.pad_token_id)
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
         is_token = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         start_id = tokenizer.cls_token_id
