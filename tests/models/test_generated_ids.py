@@ -1,5 +1,6 @@
 """``generate`` with the reference's keyword arguments returns the reference's token ids."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from heedful import (
     Search,
     UserError,
 )
+from heedful.models.generated_ids import GenerateOptions
 
 
 @pytest.fixture(scope="module")
@@ -311,3 +313,26 @@ def test_texts_without_prompts(folder: Path) -> None:
         ours.generate(  # type: ignore[call-overload]
             bos_token_id=7, search=Search(eos_token_id=3), return_dict_in_generate=True
         )
+
+
+def test_defaults_are_attributes(folder: Path, tmp_path: Path) -> None:
+    ours = GPT2LMHeadModel.from_pretrained(folder)
+    theirs = transformers.GPT2LMHeadModel.from_pretrained(folder)
+    for name in (*GenerateOptions.__annotations__, "bos_token_id"):
+        found, right = (getattr(model.generation_config, name) for model in (ours, theirs))
+        assert found == right, name
+    prompts = torch.tensor([[5, 6, 7]])
+    for model in (ours, theirs.eval()):
+        model.generation_config.pad_token_id = model.generation_config.eos_token_id = 3
+        model.generation_config.max_new_tokens = 4
+        model.generation_config.num_beams = 2
+    assert ours.generate(prompts).tolist() == theirs.generate(prompts).tolist()
+    ours.save_pretrained(tmp_path)
+    again = GPT2LMHeadModel.from_pretrained(tmp_path)
+    assert again.generation_config.num_beams == copy.deepcopy(again).generation_config.num_beams
+    assert again.generate(prompts).tolist() == theirs.generate(prompts).tolist()
+    with pytest.raises(UserError, match=r"generation_config 'num_beam' .did you mean 'num_beams'"):
+        ours.generation_config.num_beam = 2
+    with pytest.raises(AttributeError, match="generation_config has no num_beam"):
+        assert ours.generation_config.num_beam
+    assert not hasattr(ours.transformer, "generation_config")

@@ -30,6 +30,15 @@ class Dropout(nn.Module):
         super().__init__()
         self.probability = probability
 
+    @property
+    def p(self) -> float:
+        """The probability, by its name in torch."""
+        return self.probability
+
+    @p.setter
+    def p(self, probability: float) -> None:
+        self.probability = probability
+
     def forward(self, values: Tensor, *, keep_bits: bool = True) -> Tensor:
         """Return ``values``; in training, some are set to zero and the others scaled up.
 

@@ -16,6 +16,7 @@ from heedful.models import generation
 from heedful.models.generated_ids import (
     Generated,
     GenerateOptions,
+    GenerationConfig,
     Generator,
     check_shape,
     generated_ids,
@@ -132,7 +133,7 @@ def _prompts(
     if given is not None:
         return given
     if start is None:
-        start = getattr(model.config, "bos_token_id", None)
+        start = GenerationConfig(cast(Generator, model)).bos_token_id
     if start is None:
         raise UserError("generate needs input_ids, or bos_token_id to begin texts with")
     return torch.tensor([[start]], device=model.device)

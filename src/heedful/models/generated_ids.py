@@ -60,6 +60,54 @@ class GenerateOptions(TypedDict, total=False):
     """Makes no difference: a search always caches keys and values."""
 
 
+_DEFAULTS: Mapping[str, Any] = {
+    "max_length": DEFAULT_NEW_TOKENS,
+    "min_length": 0,
+    "num_beams": 1,
+    "num_return_sequences": 1,
+    "length_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "early_stopping": False,
+    "do_sample": False,
+    "temperature": 1.0,
+    "top_k": DEFAULT_TOP_K,
+    "top_p": 1.0,
+    "use_cache": True,
+}
+"""The reference's defaults that are not None."""
+
+
+class GenerationConfig:
+    """The defaults of ``generate`` of a model as attributes, which can be set.
+
+    Args:
+        model: the model, whose ``generation_defaults`` they are.
+    """
+
+    _model: "Generator"
+
+    def __init__(self, model: "Generator") -> None:
+        vars(self)["_model"] = model
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in {*GenerateOptions.__annotations__, "bos_token_id"}:
+            raise AttributeError(f"generation_config has no {name}")
+        config = getattr(self._model.config, "decoder", self._model.config)
+        of_config = getattr(config, name, None) if name.endswith("_token_id") else None
+        return self._model.generation_defaults.get(name, _DEFAULTS.get(name, of_config))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set a default of the model.
+
+        Raises:
+            UserError: ``generate`` has no such option.
+        """
+        allowed = {*GenerateOptions.__annotations__, "bos_token_id"}
+        check_known("attribute of generation_config", name, allowed)
+        self._model.generation_defaults = {**self._model.generation_defaults, name: value}
+
+
 class Generator(Protocol):
     """A model that continues prompts, or writes a text for each source text."""
 

@@ -5,7 +5,7 @@ Shapes: B batch, H heads, L blocks, S length.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
 from heedful.layers import masks
 from heedful.models import pretrained
+from heedful.models.generated_ids import GenerationConfig, Generator
 
 if TYPE_CHECKING:
     from heedful.models.model import Model
@@ -150,6 +151,17 @@ class ReferenceMethods(nn.Module, ABC):
     def get_output_embeddings(self) -> nn.Linear | None:
         """Return the output layer of a language model; None for any other model."""
         return None
+
+    @property
+    def generation_config(self) -> GenerationConfig:
+        """The defaults of ``generate``, which can be set: ``generation_config.pad_token_id = 0``.
+
+        Raises:
+            AttributeError: the model does not generate.
+        """
+        if not hasattr(self, "generate"):
+            raise AttributeError(f"{type(self).__name__} does not generate")
+        return GenerationConfig(cast(Generator, self))
 
     def init_weights(self) -> None:
         """Initialise the modules that were put into the model and not yet initialised.
