@@ -241,6 +241,21 @@ def test_json_that_need_not_be_there(tmp_path: Path) -> None:
     assert files.read_json_or_empty(path) == {"a": 1}
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_only_regular_files_are_replaced(tmp_path: Path, is_linked: bool) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    named = link if is_linked else pipe
+    with (
+        pytest.raises(UserError, match="not a regular file"),
+        files.new_file(named, overwrite=True) as partial,
+    ):
+        partial.touch()
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
 @pytest.mark.parametrize(
     "read", [files.read_json, files.read_tensors, read_tokens, read_merges, read_model]
 )

@@ -312,10 +312,13 @@ def check_new_file(path: Path, *, overwrite: bool = False) -> None:
     """Check that a file can be created.
 
     Raises:
-        UserError: ``path`` exists and ``overwrite`` is false, or its folder does not exist.
+        UserError: ``path`` exists and ``overwrite`` is false, or it is a folder, a device or a
+            pipe, or its folder does not exist.
     """
     if path.is_dir():
         raise UserError(f"{path} is a folder; give the name of a file")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: not a regular file; choose another file")
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists; choose another file or give --overwrite")
     if not path.parent.is_dir():

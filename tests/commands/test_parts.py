@@ -1,6 +1,7 @@
 """``heedful predict --out``: answers in shards that survive a stop, and how they are resumed."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,7 @@ def test_what_is_read_is_not_replaced(capsys: pytest.CaptureFixture[str]) -> Non
         (["--input", "new.csv", "--out", "new.csv", "--overwrite"], "new.csv is read from there"),
         (["--input", "data/*.txt", "--out", "data", "--overwrite"], "is read from there"),
         (["--input", "new.csv", "--out", "a.txt.gz", "--plain"], "answers are not compressed"),
+        (["--input", "new.csv", "--out", "pipe.jsonl", "--overwrite"], "not a regular file"),
         (["--resume", "the cat"], "--resume is for the files of --out"),
         (["--input", "new*.tsv", "--out", "a"], "new*.tsv: no file matches this pattern"),
         (
@@ -324,6 +326,7 @@ def test_what_cannot_be_written_is_said_at_once(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copy("new.csv", "data/new.csv")
+    os.mkfifo("pipe.jsonl")
     assert message in error_of(["predict", "classify", *words], capsys)
     assert Path("new.csv").is_file()
     assert Path("data/pretrain.txt").is_file()

@@ -1,6 +1,7 @@
 """Trained models translate the same in the reference and, once converted, in other programs."""
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -216,6 +217,9 @@ def test_what_is_there_is_not_replaced_unasked(run: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match="out exists; choose another folder or give --overwrite"):
         export(run, out, "marian")
     export(run, out, "marian", overwrite=True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe holds other files than a model"):
+        export(run, tmp_path / "pipe", "marian", overwrite=True)
     (out / "notes.txt").write_text("keep me")
     with pytest.raises(UserError, match="out holds other files than a model"):
         export(run, out, "marian", overwrite=True)

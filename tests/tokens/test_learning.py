@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -132,6 +133,15 @@ def test_files_without_words_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         learn([tmp_path / "b.txt"], VocabularySettings(size=60), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_pipe_is_not_replaced_by_a_vocabulary(tmp_path: Path) -> None:
+    text, out = tmp_path / "a.txt", tmp_path / "out"
+    text.write_text(TEXT)
+    os.mkfifo(out)
+    with pytest.raises(UserError, match="out holds other files than a vocabulary"):
+        learn([text], VocabularySettings(size=60), out, overwrite=True)
+    assert out.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "model.safetensors"])

@@ -296,8 +296,9 @@ def check_kind(out: Path, names: Sequence[str]) -> None:
     """
     if names and out.exists() and not out.is_dir():
         raise UserError(f"--out {out} is a file; give the name of a folder, or an ending")
-    if not names and out.is_dir():
-        raise UserError(f"--out {out} is a folder; give the name of a file")
+    if not names and out.exists() and not out.is_file():
+        kind = "a folder" if out.is_dir() else "not a regular file"
+        raise UserError(f"--out {out} is {kind}; give the name of a file")
 
 
 def check_replaceable(out: Path, names: Sequence[str]) -> None:

@@ -60,7 +60,7 @@ def learn(
     if out.exists() and not overwrite:  # check before reading the files
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     ours = wordpiece_folder.FILES | bytelevel_folder.FILES | {TOKENIZER_JSON}
-    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - ours):
+    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - ours):
         raise UserError(f"--out {out} holds other files than a vocabulary; choose another folder")
     if not files:
         raise UserError("no text file given")

@@ -163,7 +163,7 @@ def export(
         raise UserError(f"{out} exists; choose another folder or give --overwrite")
     if out.exists() and run.exists() and out.samefile(run):
         raise UserError(f"--to {out} is the model to export; choose another folder")
-    if out.is_file() or (out.is_dir() and {path.name for path in out.iterdir()} - format.files):
+    if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - format.files):
         raise UserError(f"--to {out} holds other files than a model; choose another folder")
     _, record = read_source(run)
     if format.tasks is not None and record.task not in format.tasks:
