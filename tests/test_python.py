@@ -226,6 +226,7 @@ LONG = "x" * 5000
         (lambda: heedful.evaluate(GOLDEN, ROWS, overwrite="no"), "overwrite is 'no': expected Tr"),
         (lambda: heedful.evaluate(GOLDEN, "no.csv", pred=1), "unknown setting 'pred'"),
         (lambda: heedful.evaluate(GOLDEN, ROWS, resume=True), "resume is for the file of predi"),
+        (lambda: heedful.evaluate(GOLDEN, ROWS, overwrite=True), "overwrite is for the file of p"),
         (lambda: heedful.explain(GOLDEN, "a", method=3), r"method is 3: expected a list of "),
         (lambda: heedful.compare(GOLDEN, GOLDEN, ROWS, metric=3), "metric is 3: expected text or"),
         (lambda: heedful.report(GOLDEN).save(None), "path is None: expected a path"),
@@ -262,7 +263,7 @@ def test_a_run_does_not_go_on_with_other_data_in_memory(tiny_model: Path, tmp_pa
         with pytest.raises(heedful.UserError, match=f"started {message}.*: the data in memory has"):
             heedful.train("classify", train=train, dev=dev, resume=True, **call)
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    message = r"was started with train \['data in memory'\], now it is \['.*/rows\.jsonl'\]"
+    message = r"was started with train data in memory, now it is .*/rows\.jsonl$"
     with pytest.raises(heedful.UserError, match=message):
         heedful.train("classify", train=tmp_path / "rows.jsonl", dev=ROWS, resume=True, **call)
     assert heedful.train("classify", train=ROWS, dev=ROWS, resume=True, **call) is None

@@ -80,9 +80,14 @@ def other_option(where: object, name: str, before: object, now: object) -> UserE
         now: current value; None if the option is not given.
     """
     option = option_of(name)
-    started = f"without {option}" if before is None else f"with {option} {before}"
-    today = "not given" if now is None else now
+    started = f"without {option}" if before is None else f"with {option} {_as_given(before)}"
+    today = "not given" if now is None else _as_given(now)
     return UserError(f"{where} was started {started}, now it is {today}")
+
+
+def _as_given(value: object) -> str:
+    """Return a value as on the command line."""
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def join_names(names: Collection[object]) -> str:

@@ -164,3 +164,5 @@ def test_what_does_not_go_on(
     assert capsys.readouterr() == ("", f"{tmp_path / 'answers.csv'} is finished; nothing to do\n")
     assert run(["evaluate", *ONE_OF_EACH["classify"], "--resume"]) == 2
     assert "--resume is for the file of --predictions" in capsys.readouterr().err
+    assert run(["evaluate", *ONE_OF_EACH["classify"], "--overwrite"]) == 2
+    assert "--overwrite is for the files of --predictions and --pic" in capsys.readouterr().err

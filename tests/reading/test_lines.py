@@ -242,7 +242,9 @@ def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "train.csv").touch()
+    (tmp_path / "link.csv").symlink_to("moved.csv")
     cases = {
+        tmp_path / "link.csv": ": no such file (a link to nowhere)",
         tmp_path / "trian.csv": ": no such file (did you mean 'train.csv'?)",
         tmp_path / "quite different": ": no such file",
         tmp_path / "no" / "a.csv": f": no such file (there is no folder '{tmp_path}/no')",

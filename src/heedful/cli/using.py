@@ -106,6 +106,8 @@ def evaluate(
             file = output = None
             if resume and predictions is None:
                 raise UserError("--resume is for the file of --predictions")
+            if overwrite and predictions is None and picture is None:
+                raise UserError("--overwrite is for the files of --predictions and --picture")
             if predictions is not None:
                 output = OutputSettings(out=predictions, resume=resume, overwrite=overwrite)
                 output = after_restart(output)

@@ -168,8 +168,9 @@ def evaluate(
         if predictions is not None:
             output = OutputSettings(out=as_path("predictions", predictions), **flags)
             file = PredictionsFile(as_path("predictions", predictions), **flags)
-        elif resume:
-            raise UserError("resume is for the file of predictions")
+        elif resume or overwrite:
+            name = "resume" if resume else "overwrite"
+            raise UserError(f"{name} is for the file of predictions")
         predictor = Predictor.load(run, _settings(PredictSettings, values))
         predictor.set_score_settings(_settings(ScoreSettings, values))
         return evaluation.evaluate(folder, files, columns, predictor, say, file, output)

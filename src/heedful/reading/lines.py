@@ -85,6 +85,8 @@ def check_file(path: Path) -> None:
             raise UserError(f"{path}: a folder; give a file")
         if path.exists():
             return
+        if path.is_symlink():
+            raise UserError(f"{path}: no such file (a link to nowhere)")
         if not path.parent.is_dir():
             raise UserError(f"{path}: no such file (there is no folder {str(path.parent)!r})")
         siblings = [sibling.name for sibling in islice(path.parent.iterdir(), 10_000)]
