@@ -204,6 +204,11 @@ def learn_bytes(
     return tokens, [(left, right) for left, right in model["merges"]]
 
 
+def _unigram_floor(characters: set[str], num_special: int) -> int:
+    """Return the minimum size: the trainer exceeds one with room for the characters alone."""
+    return len({*characters, WORD_START} - {" "}) + 1 + num_special
+
+
 def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta") -> dict[str, Any]:
     """Learn a unigram vocabulary (Kudo 2018), and return it as the contents of ``tokenizer.json``.
 
@@ -244,18 +249,15 @@ def learn_unigram(texts: Iterable[str], *, size: int, arch: str = "xlm-roberta")
             characters.update(normalizer.normalize_str(text))
             yield text
 
-    def floor() -> int:
-        # With room for the characters alone, the trainer would exceed the size.
-        return len({*characters, WORD_START} - {" "}) + 1 + len(special) + ends_in_mask
-
+    num_special = len(special) + ends_in_mask
     try:
         learner.train_from_iterator(seen(), trainer)
     except Exception as error:
-        if isinstance(error, UserError) or size >= floor():
+        if isinstance(error, UserError) or size >= _unigram_floor(characters, num_special):
             raise
-        raise _too_small(size, floor()) from error
+        raise _too_small(size, _unigram_floor(characters, num_special)) from error
     if learner.get_vocab_size() + ends_in_mask > size:
-        raise _too_small(size, floor())
+        raise _too_small(size, _unigram_floor(characters, num_special))
     learner.post_processor = TemplateProcessing(
         single=framing.single,
         pair=framing.pair,
