@@ -36,6 +36,7 @@ def test_each_family_has_vocabularies_that_fit(arch: str, tokenizers: dict[str, 
     complaints = {family: complaint(arch, each) for family, each in tokenizers.items()}
     fitting = {family for family, said in complaints.items() if said is None}
     special = {"xlnet": {"xlnet"}, "gpt2": {*ENCODERS}, "mpnet": PADS_WITH_1}
+    special |= dict.fromkeys(("roberta", "xlm-roberta"), {*ENCODERS} - {"xlnet", "gpt2"})
     assert fitting == special.get(arch, {*ENCODERS} - {"xlnet"})
     for said in filter(None, complaints.values()):
         assert said.startswith("--vocabulary words")
@@ -61,6 +62,7 @@ def test_published_vocabularies_fit_their_families(data_folder: Path) -> None:
         ("xlnet", "plm", "bert", "does not fit arch xlnet, whose texts end with the class"),
         ("bert", "mlm", "xlnet", "is for XLNet, whose texts end with the class token"),
         ("mpnet", "mlm", "bert", "does not fit arch mpnet, whose padding token has the id 1"),
+        ("roberta", "clm", "gpt2", "its padding is also the token that begins a text"),
     ],
 )
 def test_what_does_not_fit_is_refused_at_the_start(

@@ -148,6 +148,7 @@ def check_vocabulary(arch: str, name: str, tokenizer: Tokenizer) -> None:
 
     XLNet has its class token last, behind padding, with a segment id of its own. GPT-2 does not use
     the class token, and can read such texts too. MPNet counts positions from a fixed padding id.
+    RoBERTa gives padding a position of its own, which no token of a text may have.
 
     Args:
         arch: the model family, a key of ``FAMILIES``.
@@ -167,6 +168,11 @@ def check_vocabulary(arch: str, name: str, tokenizer: Tokenizer) -> None:
         raise UserError(
             f"--vocabulary {name} is for XLNet, whose texts end with the class token, and does not "
             f"fit --arch {arch}: give one of another kind, or --arch xlnet --objective plm"
+        )
+    if arch in ("roberta", "xlm-roberta") and tokenizer.pad_token_id == tokenizer.cls_token_id:
+        raise UserError(
+            f"--vocabulary {name} does not fit --arch {arch}, because its padding is also the "
+            "token that begins a text: give one of another kind, or --arch gpt2"
         )
     if arch == "mpnet" and tokenizer.pad_token_id != 1:
         raise UserError(
