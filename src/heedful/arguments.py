@@ -26,7 +26,7 @@ INSTEAD = {
     "device_map": "call .to(device) of the model",
     "load_in_8bit": 'heedful.load(folder, precision="int8") computes in int8',
     "output_loading_info": "the logger heedful.models.loading names fresh and unused weights",
-    "state_dict": "call .load_state_dict(...) of the model",
+    "state_dict": "the model's own weights count, and its load_state_dict sets others",
 }
 """Arguments of the reference -> what to do instead."""
 

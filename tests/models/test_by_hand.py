@@ -41,6 +41,8 @@ def stack(model: Any) -> Any:
     hidden = model.embeddings(IDS)
     mask = model.get_extended_attention_mask(MASK, MASK.shape)
     output = model.encoder(hidden, mask)
+    vectors = model.embeddings(inputs_embeds=model.get_input_embeddings()(IDS))
+    torch.testing.assert_close(vectors, hidden)
     return output[0], model.pooler(output.last_hidden_state)
 
 
@@ -141,6 +143,8 @@ def test_a_mask_of_ones_is_not_taken_for_scores(folder: Path) -> None:
         model.encoder.layer[0](hidden, encoder_attention_mask=MASK)
     with pytest.raises(UserError, match="alone has no argument 'atention_mask'"):
         model.encoder.layer[0](hidden, atention_mask=None)
+    with pytest.raises(UserError, match="give either input_ids or inputs_embeds"):
+        model.embeddings(IDS, inputs_embeds=hidden)
     with pytest.raises(UserError, match="it must have 2 or 3 dimensions"):
         model.get_extended_attention_mask(MASK[0])
     seen = MASK[:, None, None, :].bool()

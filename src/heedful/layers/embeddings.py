@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.linear import Linear, in_dtype_of
 from heedful.layers.packing import Packing
@@ -81,12 +82,13 @@ class Embeddings(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         position_ids: Tensor | None = None,
         task_type_ids: Tensor | None = None,
         start: int = 0,
         packing: Packing | None = None,
+        inputs_embeds: Tensor | None = None,
     ) -> Tensor:
         """Return shape (B, S, D), or (1, tokens, D) with a packing.
 
@@ -97,8 +99,16 @@ class Embeddings(nn.Module):
             task_type_ids: like ``token_type_ids``.
             start: number of cached tokens before these.
             packing: packs the output to remove padding; None keeps padding.
+            inputs_embeds: the input embeddings, instead of ``input_ids``.
+
+        Raises:
+            UserError: neither or both are given.
         """
-        vectors = self.word_embeddings(input_ids) if input_ids.ndim == 2 else input_ids
+        if (input_ids is None) == (inputs_embeds is None):
+            raise UserError("give either input_ids or inputs_embeds")
+        tokens = inputs_embeds if input_ids is None else input_ids
+        assert tokens is not None
+        vectors = self.word_embeddings(tokens) if tokens.ndim == 2 else tokens
         summed = vectors if self.word_scale == 1 else vectors * self.word_scale
         if self.token_type_embeddings is not None:
             summed = summed + _types(self.token_type_embeddings, token_type_ids)
@@ -107,7 +117,7 @@ class Embeddings(nn.Module):
         if self.task_type_embeddings is not None:
             summed = summed + _types(self.task_type_embeddings, task_type_ids)
         if self.add_positions:
-            summed = summed + self.positions(input_ids, position_ids, start)
+            summed = summed + self.positions(tokens, position_ids, start)
         if packing is not None:
             summed = packing.pack(summed)
         if self.project is not None and self.projects_before_norm:
