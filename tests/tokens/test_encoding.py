@@ -60,6 +60,13 @@ def test_to_moves_the_tensors(toy: BertTokenizer) -> None:
     assert encoding.note == "kept"
 
 
+def test_ids_stay_whole_numbers(toy: BertTokenizer) -> None:
+    encoding = toy("hello", return_tensors="pt")
+    with pytest.raises(TypeError, match="device"):
+        encoding.to(torch.float16)
+    assert encoding.input_ids.dtype == torch.int64
+
+
 def test_copies(toy: BertTokenizer) -> None:
     encoding = toy("hello world", return_tensors="np")
     for again in (

@@ -196,10 +196,13 @@ class Encoding(MutableMapping[str, Any]):
         Args:
             device: the device.
             non_blocking: whether the host goes on before pinned memory has been copied.
+
+        Raises:
+            TypeError: ``device`` is something else, such as a data type; ids stay whole numbers.
         """
         for name, value in self._values.items():
             if hasattr(value, "to"):
-                self._values[name] = value.to(device, non_blocking=non_blocking)
+                self._values[name] = value.to(device=device, non_blocking=non_blocking)
         return self
 
     def _origin_of(self, row: int) -> Origin:
