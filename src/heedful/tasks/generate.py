@@ -280,7 +280,9 @@ class Generate(Task[Record, GenerationOutput, Generation]):
             labels = token_labels(examples)
             next_tokens = F.pad(labels[:, 1:], (0, 1), value=losses.IGNORED)  # (B, S)
             targets["labels"] = labels if self.pairs else next_tokens
-        return collate(examples, pad_id=tokenizer.pad_token_id, targets=targets)
+        # Generation gives tokens no types.
+        pad_id = tokenizer.pad_token_id
+        return collate(examples, pad_id=pad_id, closing_type=None, targets=targets)
 
     def loss(self, forward: Forward, batch: Batch) -> Tensor:
         """Return the summed loss of the target tokens."""

@@ -120,7 +120,7 @@ class NextWords:
         The input ``positions`` are the flat indices in the batch of the N tokens that have a next
         token in the same text. The targets are ``tokens``, the next tokens, (N,).
         """
-        batch = collate(examples, pad_id=tokenizer.pad_token_id)
+        batch = collate(examples, pad_id=tokenizer.pad_token_id, closing_type=None)
         ids, mask = batch.inputs["input_ids"], batch.inputs.get("attention_mask")
         is_token = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         start_id = tokenizer.cls_token_id
