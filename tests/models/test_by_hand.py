@@ -165,7 +165,8 @@ def test_init_weights_draws_only_new_modules(folder: Path) -> None:
         for name, value in model.bert.state_dict().items():
             assert_same_bits(value, before[f"bert.{name}"], "stored")
         model.apply(model._init_weights)
-        assert not torch.equal(model.bert.pooler.dense.weight, before["bert.pooler.dense.weight"])
+        changed = model.bert.pooler.dense.weight - before["bert.pooler.dense.weight"]
+        assert changed.abs().max() > 1e-3
 
 
 def test_the_output_layer_shares_its_weights(folder: Path) -> None:
