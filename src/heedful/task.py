@@ -146,7 +146,7 @@ class Start:
     target_scale: float = 1.0
     """Standard deviation of the targets of a regression: the unit in which it learns."""
     head_lr_multiplier: float = HEAD_RATE
-    """Learning rate of a fresh head, as a multiple of the rate of the layers below it."""
+    """Learning rate of a fresh head in a long training, as a multiple of that of the encoder."""
 
 
 StoreOf = Callable[[int], Store]

@@ -21,7 +21,6 @@ from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.class_labels import class_weights, lookalike_labels, order_labels
 from heedful.tasks.classify import Classify
 from heedful.tasks.start_bias import bias_of_counts
-from heedful.training.optimize import adamw
 
 LONG = "1" * 4400
 """More digits than Python turns into a number."""
@@ -188,22 +187,36 @@ def test_weights_of_several_labels_count_for_the_items_that_have_them() -> None:
     torch.testing.assert_close(bias.grad[[0, 3]], torch.zeros(2))
 
 
-@pytest.mark.parametrize(("labels", "times"), [("xy", 4), ("xyz", 6), ("abcdefghijkl", 20)])
-def test_a_fresh_classifier_learns_the_faster_the_more_labels_there_are(
-    labels: str, times: int, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("labels", "steps", "times"),
+    [
+        ("xy", 200, 4),
+        ("xyz", 300, 6),
+        ("abcdefghijkl", 200, 20),
+        ("xy", 100, 8),
+        ("xy", 1, 20),
+    ],
+)
+def test_a_fresh_classifier_learns_faster_if_there_are_many_labels_or_few_steps(
+    labels: str,
+    steps: int,
+    times: int,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used: list[Any] = []
+    used: list[float] = []
 
-    def watched(*args: Any, **options: Any) -> torch.optim.AdamW:
-        used.append(options["head_learning_rate"] / options["learning_rate"])
-        return adamw(*args, **options)
+    def watched(*args: Any, learning_rate: float, head_learning_rate: float, **rest: Any) -> None:
+        used.append(head_learning_rate / learning_rate)
+        raise KeyboardInterrupt
 
     monkeypatch.setattr("heedful.training.run.adamw", watched)
     rows = [{"text": "a", "label": label} for label in labels]
-    options: dict[str, Any] = {"model": str(tiny_model), "steps": 1}
-    heedful.train("classify", train=rows, out=tmp_path / "default", **options)
-    given = {"learning_rate": 1e-3, "head_learning_rate": 7e-3}
-    heedful.train("classify", train=rows, out=tmp_path / "given", **options, **given)
+    options: dict[str, Any] = {"model": str(tiny_model), "steps": steps}
+    for rates in ({}, {"learning_rate": 1e-3, "head_learning_rate": 7e-3}):
+        with pytest.raises(KeyboardInterrupt):
+            heedful.train("classify", train=rows, out=tmp_path / str(len(used)), **options, **rates)
     assert used == pytest.approx([times, 7])
 
 

@@ -153,7 +153,7 @@ def test_a_model_from_scratch_learns_faster_and_its_head_as_fast(
     start = small if from_scratch else {"model": str(model)}
     lines: list[str] = []
     _train(data, tmp_path / "run", **start, steps=1, say=lines.append)
-    learnt = {"learning_rate": 7e-5, "head_learning_rate": 4.2e-4}
+    learnt = {"learning_rate": 7e-5, "head_learning_rate": 1.4e-3}
     fresh = {"learning_rate": 5e-4, "head_learning_rate": 5e-4}
     assert rates == pytest.approx(fresh if from_scratch else learnt)
     assert f"learning rate {'0.0005' if from_scratch else '7e-05'}, " in "".join(lines)

@@ -90,7 +90,7 @@ class TrainSettings:
     sizes above 256."""
     head_learning_rate: float | None = None
     """Highest learning rate of the head; default: that of the encoder, times 20 for a new head on a
-    pre-trained encoder, or times 2 for each label of `classify` if that is less."""
+    pre-trained encoder; for `classify` in 200 steps or more times 2 for each label, if less."""
     schedule: Schedule = "linear"
     """Learning-rate schedule after the warm-up."""
     warmup: float = 0.1

@@ -61,7 +61,7 @@ from heedful.tasks.texts import check_outputs, encode_training_records
 Item = Record | ImageRecord
 
 HEAD_RATE_PER_LABEL = 2.0
-"""Learning rate of a fresh classifier for each label, as a multiple of the encoder's.
+"""A fresh classifier's learning rate for each label in a long training, in units of the encoder's.
 
 Many labels need a fast classifier. With few labels, a fast one fits a small training set before the
 encoder has adapted to it, and is too confident afterwards."""

@@ -31,7 +31,8 @@ from heedful.checkpoints.opening import (
 from heedful.checkpoints.runs import RunRecord
 from heedful.errors import UserError, check_known, count_of
 from heedful.models.dropout import set_attention_dropout
-from heedful.settings import LongText, PredictSettings, refuse_options
+from heedful.settings import HEAD_RATE, LongText, PredictSettings, refuse_options
+from heedful.settings.training import FINE_TUNING
 from heedful.task import AnyTask, LengthLimit, Recipe, Say, Start
 from heedful.training import ranks
 from heedful.training.data_notes import say_if_damaged, say_shared_files
@@ -301,6 +302,18 @@ def _score(
     return score(start, record, dev())
 
 
+def _head_multiplier(start: Start, total_steps: int) -> float:
+    """Return the learning rate of a fresh head as a multiple of that of the encoder.
+
+    A head that is faster than the encoder gets as far in a short training as in one of the least
+    default number of steps, if `HEAD_RATE` allows that.
+    """
+    multiplier = start.head_lr_multiplier
+    if multiplier <= 1:
+        return multiplier
+    return min(HEAD_RATE, multiplier * max(1.0, FINE_TUNING.min_steps / total_steps))
+
+
 def _run(
     wrapped: Trained,
     lessons: Distillation | None,
@@ -326,7 +339,7 @@ def _run(
             learning_rate=rate,
             head=model.fresh_head_parameters() if head_rate is None else model.head_parameters(),
             head_learning_rate=head_rate
-            or rate * (1 if recipe.from_scratch else start.head_lr_multiplier),
+            or rate * (1 if recipe.from_scratch else _head_multiplier(start, total_steps)),
             weight_decay=training.weight_decay,
             target_scale=start.target_scale,
             betas=task.betas,
