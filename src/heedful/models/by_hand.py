@@ -11,7 +11,7 @@ Shapes: B batch, H heads, L blocks, S input length, T key length, E length of th
 D model width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,11 @@ from heedful.models.outputs import BertModelOutput
 HeadMask = Tensor | Sequence[Tensor | None] | None
 
 
+def _has_context(inputs: Sequence[object], options: Mapping[str, object]) -> bool:
+    """Return whether the arguments of a call are those of heedful's models."""
+    return isinstance(inputs[1] if len(inputs) > 1 else options.get("context"), Context)
+
+
 class CallableBlock(Block):
     """A block of a model.
 
@@ -39,7 +44,7 @@ class CallableBlock(Block):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Compute the block; see ``forward``, or `alone` without a ``Context``."""
-        if isinstance(inputs[1] if len(inputs) > 1 else options.get("context"), Context):
+        if _has_context(inputs, options):
             return super().__call__(*inputs, **options)
         return self.alone(*inputs, **options)
 
@@ -94,7 +99,7 @@ class CallableStack(Stack):
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         """Compute all blocks; see ``forward``, or `alone` without a ``Context``."""
-        if isinstance(inputs[1] if len(inputs) > 1 else options.get("context"), Context):
+        if _has_context(inputs, options):
             return super().__call__(*inputs, **options)
         return self.alone(*inputs, **options)
 
@@ -141,7 +146,7 @@ class CallableStack(Stack):
             causal=causal,
             need_cache=bool(use_cache),
         )
-        factors = _head_factors(head_mask, hidden_states)
+        factors = _head_factors(head_mask)
         computed = self(
             hidden_states,
             context,
@@ -188,14 +193,14 @@ def context_of(
     Raises:
         UserError: a mask does not have four dimensions.
     """
-    for name, given in (
+    for name, value in (
         ("attention_mask", attention_mask),
         ("encoder_attention_mask", encoder_attention_mask),
     ):
-        if given is not None and given.ndim != 4:
+        if value is not None and value.ndim != 4:
             made = "get_extended" if name == "attention_mask" else "invert"
             raise UserError(
-                f"{name} has shape {tuple(given.shape)}; layers called alone take four "
+                f"{name} has shape {tuple(value.shape)}; layers called alone take four "
                 f"dimensions, as model.{made}_attention_mask(mask) returns them"
             )
     mask = bias = None
@@ -225,7 +230,7 @@ def context_of(
     )
 
 
-def _head_factors(head_mask: HeadMask, hidden: Tensor) -> Tensor | None:
+def _head_factors(head_mask: HeadMask) -> Tensor | None:
     """Return the factors of the heads of all blocks. Shape (L, H)."""
     if isinstance(head_mask, Tensor):
         return head_mask.reshape(len(head_mask), -1)

@@ -77,6 +77,9 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 """The reference's defaults that are not None."""
 
+_ATTRIBUTES = frozenset({*GenerateOptions.__annotations__, "bos_token_id"})
+"""Attributes of a `GenerationConfig`."""
+
 
 class GenerationConfig:
     """The defaults of ``generate`` of a model as attributes, which can be set.
@@ -91,7 +94,7 @@ class GenerationConfig:
         vars(self)["_model"] = model
 
     def __getattr__(self, name: str) -> Any:
-        if name not in {*GenerateOptions.__annotations__, "bos_token_id"}:
+        if name not in _ATTRIBUTES:
             raise AttributeError(f"generation_config has no {name}")
         config = getattr(self._model.config, "decoder", self._model.config)
         of_config = getattr(config, name, None) if name.endswith("_token_id") else None
@@ -103,8 +106,7 @@ class GenerationConfig:
         Raises:
             UserError: ``generate`` has no such option.
         """
-        allowed = {*GenerateOptions.__annotations__, "bos_token_id"}
-        check_known("attribute of generation_config", name, allowed)
+        check_known("attribute of generation_config", name, _ATTRIBUTES)
         self._model.generation_defaults = {**self._model.generation_defaults, name: value}
 
 
@@ -194,7 +196,7 @@ def generated_ids(
             check_shape(name, tensor, inputs)
     if mask is None and padding is not None and padding != end:
         mask = inputs != padding
-    prompts, given_mask = inputs, mask
+    prompts, input_mask = inputs, mask
     if start is None:
         inputs, mask, token_type_ids = _padded_right(inputs, mask, token_type_ids)
     else:
@@ -208,7 +210,7 @@ def generated_ids(
     new = [row + [filler or 0] * (width - len(row)) for row in rows]
     ids = torch.cat([prompts, torch.tensor(new, device=prompts.device).view(len(new), -1)], 1)
     scores = torch.tensor([text.score for item in texts for text in item], device=ids.device)
-    return Generated(ids, scores, search, given_mask)
+    return Generated(ids, scores, search, input_mask)
 
 
 def check_shape(name: str, value: Tensor, inputs: Tensor) -> None:

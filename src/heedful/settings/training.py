@@ -89,8 +89,8 @@ class TrainSettings:
     """Highest learning rate of the schedule; default: 7e-5; from scratch 5e-4, and less for hidden
     sizes above 256."""
     head_learning_rate: float | None = None
-    """Highest learning rate of the head; default: that of the encoder, times 20 for a new head on a
-    pre-trained encoder; for `classify` in 200 steps or more times 2 for each label, if less."""
+    """Highest learning rate of the head; default: that of the encoder, times up to 20 for a new
+    head on a pre-trained encoder."""
     schedule: Schedule = "linear"
     """Learning-rate schedule after the warm-up."""
     warmup: float = 0.1

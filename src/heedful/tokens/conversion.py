@@ -1,6 +1,7 @@
 """The tokens of a tokenizer: their ids, their text, and how to add more."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -39,7 +40,7 @@ NAMES_WITH_ENDS = {"bos_token": "cls_token", "eos_token": "sep_token", **NAMES}
 """Like `NAMES`, for models whose texts begin and end with the tokens that surround them."""
 
 
-class TokenConverter:
+class TokenConverter(ABC):
     """Converts between tokens, ids and text.
 
     Args:
@@ -313,9 +314,9 @@ class TokenConverter:
             layout = replace(layout, begin=made.begin, middle=made.middle, end=made.end)
         self._use(vocabulary, layout)
 
+    @abstractmethod
     def _vocabulary_files(self) -> Mapping[str, Callable[[Path], object]]:
         """Return the names of the vocabulary's files, and what writes each to a path."""
-        raise NotImplementedError
 
     def save_vocabulary(
         self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None

@@ -305,8 +305,8 @@ def _score(
 def _head_multiplier(start: Start, total_steps: int) -> float:
     """Return the learning rate of a fresh head as a multiple of that of the encoder.
 
-    A head that is faster than the encoder gets as far in a short training as in one of the least
-    default number of steps, if `HEAD_RATE` allows that.
+    Below the default minimum of steps of fine-tuning, a multiplier above 1 grows in inverse
+    proportion to the steps, up to `HEAD_RATE`.
     """
     multiplier = start.head_lr_multiplier
     if multiplier <= 1:
