@@ -256,7 +256,6 @@ ROWS: dict[str, Row] = {
         types=3,
         positions_after=1,
         folders=_BERT_FOLDERS,
-        every_pair=True,
     ),
     "xlm-roberta": Row(
         sizes={**_BERT_SIZES, "type_vocab_size": 1},

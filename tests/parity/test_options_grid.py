@@ -6,6 +6,7 @@ family has not, or has beside the others, is in its row of ``families.ROWS``.
 """
 
 import itertools
+import os
 import random
 from dataclasses import dataclass
 from types import ModuleType
@@ -97,10 +98,17 @@ class Options:
         return self.positions != "absolute" and self.cache != "none"
 
 
+SWEEP = "HEEDFUL_SWEEP" in os.environ
+"""Whether to test every pair in training and in evaluation, rather than in one of them."""
+OTHER_CPU = os.environ.get("ATEN_CPU_CAPABILITY") == "avx2"
+"""Whether this is ``make test-other-cpu``."""
+
+
 def _cases(family: str) -> dict[str, tuple[Options, bool]]:
     """Return the options of a family in pairs, each with whether it is tested in training.
 
     Where a row does not ask for every pair, there is each value alone, and a sample of the pairs.
+    So it is for all families on another CPU.
     """
     row = ROWS[family]
     options = {
@@ -114,8 +122,8 @@ def _cases(family: str) -> dict[str, tuple[Options, bool]]:
         for pair in itertools.combinations(options, 2)
         for chosen in itertools.product(*(options[name][1:] for name in pair))
     ]
-    modes = [False, True] if family == "bert" else [True]
-    if not row.every_pair:
+    every_pair = row.every_pair and not OTHER_CPU
+    if not every_pair:
         alone = [{name: value} for name, values in options.items() for value in values[1:]]
         pairs = [{}, *alone, *random.Random(0).sample(pairs, 40)]
     return {
@@ -124,7 +132,7 @@ def _cases(family: str) -> dict[str, tuple[Options, bool]]:
             training,
         )
         for number, chosen in enumerate(pairs)
-        for training in (modes if row.every_pair else [number % 2 == 0])
+        for training in ([False, True] if every_pair and SWEEP else [number % 2 == 0])
     }
 
 

@@ -107,6 +107,18 @@ def test_equal_numbers_are_nothing_to_learn(tiny_model: Path, tmp_path: Path, ca
     assert "every number of the training data is 2" in capsys.readouterr().err
 
 
+def test_numbers_that_float32_cannot_tell_apart_are_refused(
+    tiny_model: Path, tmp_path: Path, capsys: Out
+) -> None:
+    data = tmp_path / "moments.csv"
+    data.write_text("first,second,score\na,b,1700000001\nb,c,1700000003\n")
+    assert train(tiny_model, data, tmp_path / "run") == 2
+    error = capsys.readouterr().err
+    assert "numbers of the training data, 1700000001 for example, differ by about 1," in error
+    assert "subtract 1.7e+09 from each" in error
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
     """From a run, from some layers of a teacher, from an export, and with pruned heads."""
     write_folder("bert", tmp_path / "model", num_hidden_layers=2)

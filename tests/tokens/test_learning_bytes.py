@@ -121,6 +121,11 @@ def test_options_of_another_kind_are_refused(option: str) -> None:
         VocabularySettings(kind="bpe", **{option: True})
 
 
+def test_a_switched_off_option_of_another_kind_is_refused() -> None:
+    with pytest.raises(UserError, match=r"^--no-cased is for --kind wordpiece, not bpe$"):
+        VocabularySettings(kind="bpe", cased=False)
+
+
 # Unigram.
 
 

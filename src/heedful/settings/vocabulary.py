@@ -26,8 +26,9 @@ class VocabularySettings:
     """Family whose special tokens to add; default: roberta for bpe, xlm-roberta for unigram."""
     size: int = 30_000
     """Size of the vocabulary."""
-    cased: bool = False
-    """Keep capital letters, and accents unless --strip-accents. Other kinds always keep both."""
+    cased: bool | None = None
+    """Keep capital letters, and accents unless --strip-accents; default: no. Other kinds keep
+    both."""
     strip_accents: bool | None = None
     """Remove accents; default: yes, unless --cased."""
     alphabet: int | None = None
@@ -57,5 +58,6 @@ class VocabularySettings:
         if self.kind == "wordpiece":
             return
         for name in ("cased", "strip_accents", "alphabet"):
-            if getattr(self, name):
-                raise UserError(f"{option_of(name)} is for --kind wordpiece, not {self.kind}")
+            if (value := getattr(self, name)) is not None:
+                option = option_of(name if value else f"no_{name}")
+                raise UserError(f"{option} is for --kind wordpiece, not {self.kind}")

@@ -52,6 +52,8 @@ from heedful.tokens import Tokenizer
 
 _LEAST_DEVIATION = 1e-30
 """Least standard deviation of the targets: in float32, smaller errors have no square."""
+_LEAST_SPREAD = 2.0**-18
+"""Least standard deviation relative to the mean: about 64 steps of float32 at the mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +130,7 @@ class Regress(Task[Record, Tensor, Estimate]):
         """Compute the mean, deviation and range of the training targets.
 
         Raises:
-            UserError: all targets are equal, or an item may have several.
+            UserError: all targets are equal or too close together, or an item may have several.
         """
         columns = recipe.columns
         if columns.label_separator is not None:
@@ -140,11 +142,18 @@ class Regress(Task[Record, Tensor, Estimate]):
                 f"every number of the training data is {targets[0]:g}: nothing to learn"
             )
         mean = math.fsum(targets) / len(targets)
+        deviation = _deviation(targets, mean)
+        if deviation < abs(mean) * _LEAST_SPREAD:
+            raise UserError(
+                f"the numbers of the training data, {targets[0]:.12g} for example, differ by about "
+                f"{deviation:.2g}, which is too little to tell them apart in float32: subtract "
+                f"{mean:.9g} from each"
+            )
         return cls(
             mean=mean,
             lowest=min(targets),
             highest=max(targets),
-            deviation=max(_deviation(targets, mean), _LEAST_DEVIATION),
+            deviation=max(deviation, _LEAST_DEVIATION),
             pairs=columns.text_pair is not None,
         )
 
