@@ -27,7 +27,7 @@ from heedful.reading import read_records
 from heedful.settings import ColumnSettings
 from heedful.sources import resolve
 
-LENGTH, RATE = 128, 2e-5
+LENGTH, RATE, HEAD_RATE = 128, 2e-5, 4e-4
 CHECKPOINT_EVERY = 50
 """Steps between two checkpoints of the loop for transformers."""
 MICRO_BATCHES = 4
@@ -86,6 +86,7 @@ def train_with_heedful(task: Task, seed: int, precision: Precision, out: Path) -
         batch_size=task.batch_size,
         steps=task.steps,
         learning_rate=RATE,
+        head_learning_rate=HEAD_RATE,
         precision=precision,
         resume=started,
         overwrite=not started,

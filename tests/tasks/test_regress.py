@@ -119,6 +119,25 @@ def test_numbers_that_float32_cannot_tell_apart_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(("steps", "times"), [(500, 2), (100, 4), (1, 20)])
+def test_a_fresh_output_learns_faster_in_few_steps(
+    steps: int, times: int, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[float] = []
+
+    def watched(*args: Any, learning_rate: float, head_learning_rate: float, **rest: Any) -> None:
+        used.append(head_learning_rate / learning_rate)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("heedful.training.run.adamw", watched)
+    rows = [{"text": "a", "label": number} for number in (1, 2)]
+    with pytest.raises(KeyboardInterrupt):
+        heedful.train(
+            "regress", train=rows, out=tmp_path / "run", model=str(tiny_model), steps=steps
+        )
+    assert used == pytest.approx([times])
+
+
 def test_a_trained_output_goes_on(numbers: Path, tmp_path: Path) -> None:
     """From a run, from some layers of a teacher, from an export, and with pruned heads."""
     write_folder("bert", tmp_path / "model", num_hidden_layers=2)

@@ -43,6 +43,7 @@ from heedful.settings.tasks import (
 from heedful.settings.teaching import TeacherSettings
 from heedful.settings.training import (
     HEAD_RATE,
+    HEAD_RATE_PER_OUTPUT,
     RunSettings,
     Schedule,
     TrainSettings,
@@ -53,6 +54,7 @@ from heedful.settings.vocabulary import VocabularySettings
 
 __all__ = [
     "HEAD_RATE",
+    "HEAD_RATE_PER_OUTPUT",
     "TASKS",
     "AnswerPrecision",
     "AnswerSettings",

@@ -12,7 +12,13 @@ MAX_EVALUATIONS = 20
 """Default number of evaluations on --dev."""
 
 HEAD_RATE = 20.0
-"""How many times faster a fresh head learns than the pre-trained encoder under it."""
+"""How many times faster a fresh head learns than the pre-trained encoder under it, at most."""
+
+HEAD_RATE_PER_OUTPUT = 2.0
+"""The same for each output of a head that decides about whole texts, in a long training.
+
+Many outputs need a fast head. With few, a fast one fits a small training set before the encoder has
+adapted to it."""
 
 BATCH_TOKENS = 8192
 """Default number of tokens per micro-batch."""

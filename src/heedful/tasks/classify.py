@@ -24,6 +24,7 @@ from heedful.reading.delimited import split_values
 from heedful.reading.images import ImageRecord
 from heedful.settings import (
     HEAD_RATE,
+    HEAD_RATE_PER_OUTPUT,
     ClassifySettings,
     ColumnSettings,
     PredictSettings,
@@ -59,12 +60,6 @@ from heedful.tasks.start_bias import bias_of_counts, set_fresh_bias
 from heedful.tasks.texts import check_outputs, encode_training_records
 
 Item = Record | ImageRecord
-
-HEAD_RATE_PER_LABEL = 2.0
-"""A fresh classifier's learning rate for each label in a long training, in units of the encoder's.
-
-Many labels need a fast classifier. With few labels, a fast one fits a small training set before the
-encoder has adapted to it, and is too confident afterwards."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,7 +189,7 @@ class Classify(Task[Item, Tensor, Prediction]):
         start = self.modality.start(recipe, self.labels, kind)
         if self.start_bias is not None:
             set_fresh_bias(start.model, self.start_bias)
-        multiplier = min(HEAD_RATE, HEAD_RATE_PER_LABEL * len(self.labels))
+        multiplier = min(HEAD_RATE, HEAD_RATE_PER_OUTPUT * len(self.labels))
         return replace(start, head_lr_multiplier=multiplier)
 
     def stores(

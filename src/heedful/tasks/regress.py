@@ -21,7 +21,7 @@ from heedful.item_results import ItemScorer, six_digits
 from heedful.models.model import Model
 from heedful.models.with_head import float32_layers
 from heedful.reading import Record, Text
-from heedful.settings import ColumnSettings, PredictSettings
+from heedful.settings import HEAD_RATE_PER_OUTPUT, ColumnSettings, PredictSettings
 from heedful.sources import resolve
 from heedful.task import (
     Forward,
@@ -185,7 +185,9 @@ class Regress(Task[Record, Tensor, Estimate]):
                 output.weight.mul_(self.target_scale)
                 if output.bias is not None:
                     output.bias.fill_(self.mean)
-        return replace(start, target_scale=self.target_scale)
+        return replace(
+            start, target_scale=self.target_scale, head_lr_multiplier=HEAD_RATE_PER_OUTPUT
+        )
 
     def _is_learnt_in(self, folder: Path) -> bool:
         """Return whether a folder is a run, or its export, trained on targets of the same scale."""
