@@ -6,6 +6,7 @@ import os
 import sys
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,8 +102,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 50, 100)
 
 
-def _ignore_seed(seed: int) -> None:
-    """Seed no device."""
+@cache
+def _seed_only_what_is_there() -> None:
+    """Let torch not remember each seed, with its stack, for devices that this machine lacks."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        for devices in (torch.cuda, torch.mtia, torch.xpu):
+            devices.manual_seed_all = lambda seed: None
 
 
 @pytest.hookimpl(tryfirst=True)  # before the fixtures draw
@@ -110,9 +117,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Seed each test separately, with the same seed in every run of the suite."""
     # Not for a test of text alone: to import torch takes seconds.
     if torch := sys.modules.get("torch"):
-        if not torch.cuda.is_available():  # what would be remembered with its stack, for later
-            for device in (torch.cuda, torch.mtia, torch.xpu):
-                device.manual_seed_all = _ignore_seed
+        _seed_only_what_is_there()
         torch.manual_seed(zlib.crc32(item.nodeid.encode()))
 
 

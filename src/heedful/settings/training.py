@@ -12,13 +12,13 @@ MAX_EVALUATIONS = 20
 """Default number of evaluations on --dev."""
 
 HEAD_RATE = 20.0
-"""How many times faster a fresh head learns than the pre-trained encoder under it, at most."""
+"""Highest learning rate of a fresh head, in units of that of the pre-trained encoder under it."""
 
 HEAD_RATE_PER_OUTPUT = 2.0
-"""The same for each output of a head that decides about whole texts, in a long training.
+"""Learning rate of a fresh head over whole texts for each of its outputs, in the same units.
 
 Many outputs need a fast head. With few, a fast one fits a small training set before the encoder has
-adapted to it."""
+adapted to it. Short trainings use higher rates."""
 
 BATCH_TOKENS = 8192
 """Default number of tokens per micro-batch."""

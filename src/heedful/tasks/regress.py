@@ -53,7 +53,7 @@ from heedful.tokens import Tokenizer
 _LEAST_DEVIATION = 1e-30
 """Least standard deviation of the targets: in float32, smaller errors have no square."""
 _LEAST_SPREAD = 2.0**-18
-"""Least standard deviation relative to the mean: about 64 steps of float32 at the mean."""
+"""Least standard deviation relative to the mean: 32 to 64 steps of float32 at the mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +147,7 @@ class Regress(Task[Record, Tensor, Estimate]):
             raise UserError(
                 f"the numbers of the training data, {targets[0]:.12g} for example, differ by about "
                 f"{deviation:.2g}, which is too little to tell them apart in float32: subtract "
-                f"{mean:.9g} from each"
+                f"{mean:.12g} from each"
             )
         return cls(
             mean=mean,
