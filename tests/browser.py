@@ -105,6 +105,11 @@ class Browser:
         """Return what the page logged since the last call: errors, and refused loads."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
+    def wait_for_complaints(self) -> list[str]:
+        """Return them once there is one, because Chromium logs what was refused a moment later."""
+        wait = WebDriverWait(self.driver, SECONDS, poll_frequency=0.02)
+        return wait.until(lambda _: self.complaints())
+
     def violations(self) -> list[str]:
         """Return axe-core's violations in the current page, with the elements.
 

@@ -185,7 +185,7 @@ def test_an_explanation_is_of_what_is_chosen(page: Browser, live: Live) -> None:
     wait(page, lambda: text_of(page, "why-result") == "")
     explain(page)
     assert "tokens; at most 256 can be explained" in text_of(page, "why-problem")
-    assert "413" in page.complaints()[0]  # the browser itself logs what is refused
+    assert "413" in page.wait_for_complaints()[0]  # the browser itself logs what is refused
 
 
 def test_attention_is_shown_in_a_frame_of_its_own(page: Browser, live: Live) -> None:

@@ -274,7 +274,7 @@ def test_a_row_that_cannot_be_answered_says_why(page: Browser, live: Live, tmp_p
     filled = [answer.text for answer in live.load("masked")([rows[0]["text"], rows[2]["text"]])]
     assert [row["answer text"] for row in rows] == [filled[0], "", filled[1]]
     assert "no [MASK] in the text" in rows[1]["error"]
-    assert all("422" in line for line in page.complaints())
+    assert all("422" in line for line in page.wait_for_complaints())
 
 
 def test_a_busy_server_is_asked_again_and_work_can_be_stopped(

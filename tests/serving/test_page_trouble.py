@@ -67,7 +67,7 @@ def test_a_network_that_is_gone_is_told(page: Browser, live: Live) -> None:
             "Network.emulateNetworkConditions", network | {"offline": False}
         )
         page.driver.execute_cdp_cmd("Network.disable", {})
-    assert all("ERR_INTERNET_DISCONNECTED" in line for line in page.complaints())
+    assert all("ERR_INTERNET_DISCONNECTED" in line for line in page.wait_for_complaints())
     submit(page)
     assert wait(page, lambda: text_of(page, "spoken")).startswith("animal")
     assert text_of(page, "problem") == ""
@@ -78,7 +78,7 @@ def test_what_is_too_large_is_refused_by_the_server_itself(page: Browser, live: 
     type_into(page, 0, "word " * 500_000)
     submit(page)
     assert "a body may have at most 2,000,000 bytes" in wait(page, lambda: text_of(page, "problem"))
-    assert all("413" in line for line in page.complaints())
+    assert all("413" in line for line in page.wait_for_complaints())
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_the_key_is_asked_for_once_and_kept_in_memory(chromium: Browser, keyed: 
         "return Object.values(localStorage).concat(Object.values(sessionStorage), document.cookie)"
     )
     assert KEY not in str(chromium.driver.execute_script(stored))
-    assert all("401" in line for line in chromium.complaints())
+    assert all("401" in line for line in chromium.wait_for_complaints())
     assert len(keyed.logged) > 1
     assert not any("horse" in line or KEY in line for line in keyed.logged)
 
