@@ -21,11 +21,12 @@ from tests.golden.copies import LATEST
 
 import heedful
 from heedful import predictor
+from heedful.answer_options import check_options
 from heedful.checkpoints.runs import RunRecord
 from heedful.commands.inputs import records_of
 from heedful.errors import UserError
 from heedful.models import BertLMHeadModel
-from heedful.predictor import Predictor, check_options
+from heedful.predictor import Predictor
 from heedful.reading.lines import STDIN, read_lines
 from heedful.settings import (
     ColumnSettings,

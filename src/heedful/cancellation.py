@@ -11,10 +11,19 @@ _CHECK: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 def cancellable(check: Callable[[], None]) -> Iterator[None]:
     """Let `check_cancelled` call ``check`` within this context, in this thread only.
 
+    Inside another such context, it calls the checks of both.
+
     Args:
         check: raises an exception to cancel the computation.
     """
-    token = _CHECK.set(check)
+    outer = _CHECK.get()
+
+    def check_both() -> None:
+        if outer is not None:
+            outer()
+        check()
+
+    token = _CHECK.set(check_both)
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import copy
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice, tee
 from typing import Any, TypeAlias, Unpack
 
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.answer_options import check_options, with_options
 from heedful.batches import Draw, Example, Fitted, plan_pass
 from heedful.batches.buckets import MAX_PADDING, Positions
 from heedful.batches.images import random_images
@@ -24,17 +25,18 @@ from heedful.checkpoints.runs import RunRecord
 from heedful.compiled import kernels
 from heedful.compiled.int8_layers import calibration_rows
 from heedful.compiled.model import Compiled, compile_model
-from heedful.compiled.watch import Structure
-from heedful.errors import UserError, naming_arguments, option_of, with_article
+from heedful.compiled.watch import Structure, has_hooks
+from heedful.errors import UserError, naming_arguments
 from heedful.files import as_path
 from heedful.interop import predictable_record
 from heedful.models.model import Model
 from heedful.models.sizing import max_batch_tokens
+from heedful.parallel_batches import compute_batches, num_at_once
 from heedful.readers import load_reader
 from heedful.reading import Text
 from heedful.settings import PredictOptions, PredictSettings, ScoreSettings, checked_options
 from heedful.sources import PACKAGES, resolve
-from heedful.task import AnyTask, LengthLimit, check_max_length
+from heedful.task import LengthLimit, check_max_length
 from heedful.tasks import check_fit, read_task
 from heedful.tasks.texts import checked_items, checked_texts
 from heedful.tokens import TranslationTokenizer
@@ -49,6 +51,8 @@ from heedful.training.device import (
 # Examples to sort by length at a time: enough to fill batches with little padding, few enough to
 # bound memory use for a large file.
 _SORTED_TOGETHER = 4096
+# Texts whose generation is not divided among threads: a step for fewer is hardly faster.
+_FEW_TEXTS = 64
 # oneDNN kernels to cache: those of a block for each length of a single text, to avoid recompiling.
 _KERNELS = 512
 _DEFAULT = PredictSettings()
@@ -309,16 +313,47 @@ class Predictor:
         for fitted in encoded:
             yield [next(outputs) for _ in fitted.pieces]
 
-    def plan(self, lengths: Sequence[int], settings: PredictSettings) -> list[Positions]:
-        """Group examples into batches by their lengths in tokens."""
+    def plan(
+        self, lengths: Sequence[int], settings: PredictSettings, at_once: int = 1
+    ) -> list[Positions]:
+        """Group examples into batches by their lengths in tokens.
+
+        Args:
+            lengths: number of tokens of each example.
+            settings: the prediction settings.
+            at_once: how many batches are computed at the same time; they share the memory of one.
+        """
+        items = _max_items(settings)
         return plan_pass(
             lengths,
-            batch_tokens=self.max_batch_tokens(settings),
-            max_items=_max_items(settings),
+            batch_tokens=max(1, self.max_batch_tokens(settings) // at_once),
             # Generation takes a step per token of the longest text in the batch, however large the
             # batch: an extra batch costs far more than the padding that it avoids.
+            max_items=max(items // at_once, min(items, _FEW_TEXTS)),
             max_padding=math.inf if "write" in self.task.abilities else MAX_PADDING,
         )
+
+    def _schedule(
+        self, lengths: Sequence[int], settings: PredictSettings
+    ) -> tuple[list[Positions], int]:
+        """Plan batches, and return how many of them to compute at the same time."""
+        at_once = num_at_once()
+        if at_once > 1 and self._gains_from_parallel_batches():
+            plan = self.plan(lengths, settings, at_once)
+            if len(plan) >= 2 * at_once:
+                return plan, at_once
+        return self.plan(lengths, settings), 1
+
+    def _gains_from_parallel_batches(self) -> bool:
+        """Return whether parallel batches are faster; ``docs/performance.md`` has measurements.
+
+        In float32 the products of an encoder keep all threads busy by themselves. Hooks see the
+        batches in order.
+        """
+        if self.kernel not in (kernels.PACKED, kernels.INT8) or has_hooks(self.model):
+            return False
+        generates = "write" in self.task.abilities
+        return generates or self.precision.int8 or self.precision.dtype.itemsize == 2
 
     def max_batch_tokens(self, settings: PredictSettings) -> int:
         """Return the maximum number of tokens of a batch."""
@@ -342,7 +377,6 @@ class Predictor:
             positions=self.positions,
         )
 
-    @torch.inference_mode()
     def _compute(
         self,
         items: Sequence[Fitted[Example]],
@@ -352,15 +386,21 @@ class Predictor:
         """Return the output of `Task.run_model` for each example in order, on the CPU."""
         examples = [example for item in items for example in item.pieces]
         record_numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
-        outputs: list[Any] = [None] * len(examples)
         forward = self.compiled.model
-        for rows in self.plan([len(example.ids) for example in examples], settings):
+
+        @torch.inference_mode()
+        def compute(rows: Positions) -> list[Any]:
             check_cancelled()
             draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
             computed = self.task.run_model(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
             _check_not_nan(computed)
+            return list(computed)
+
+        outputs: list[Any] = [None] * len(examples)
+        plan, at_once = self._schedule([len(example.ids) for example in examples], settings)
+        for rows, computed in zip(plan, compute_batches(compute, plan, at_once), strict=True):
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output
         return iter(outputs)
@@ -385,48 +425,6 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
         items.append(item)
         num_examples += max(len(item.pieces), 1)  # an empty text may have no example
     return items
-
-
-_COMMON_OPTIONS = frozenset(
-    {"precision", "device", "long_text", "max_length", "batch_size", "batch_tokens"}
-)
-
-
-def check_options(task: AnyTask, settings: PredictSettings) -> None:
-    """Refuse an option that would have no effect.
-
-    Raises:
-        UserError: the task has no such option, or a sampling option is given without sampling.
-    """
-    for field in fields(PredictSettings):
-        option = option_of(field.name)
-        if getattr(settings, field.name) == field.default or field.name in _COMMON_OPTIONS:
-            continue
-        if field.name not in task.answer_options:
-            raise UserError(f"{option} has no effect on {with_article(task.name)} run")
-        if field.name in ("temperature", "top_k", "top_p", "seed") and not settings.sample:
-            raise UserError(f"{option} needs --sample")
-        if field.name in ("beam", "length_penalty", "coverage_penalty") and settings.sample:
-            raise UserError(f"{option} is for a search, not for --sample; leave one of them out")
-    if "write" in task.abilities and not settings.sample:
-        top, beam = settings.top, settings.beam
-        if top != _DEFAULT.top and top > beam:
-            raise UserError(
-                f"--top {top}: a search with --beam {beam} finds only {beam} texts; give a larger "
-                "--beam"
-            )
-
-
-def with_options(settings: PredictSettings, options: PredictOptions) -> PredictSettings:
-    """Return settings with the options of a call.
-
-    Raises:
-        UserError: an option is misspelt, out of range, or fixed when the run is loaded.
-    """
-    for name in ("precision", "device"):
-        if name in options:
-            raise UserError(f"--{name} is set when a run is loaded: heedful.load(run, {name}=...)")
-    return replace(settings, **checked_options(options)) if options else settings
 
 
 def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:

@@ -11,6 +11,7 @@ from typing import Any, Unpack, cast
 
 import torch
 
+from heedful.answer_options import with_options
 from heedful.commands import compare as comparing
 from heedful.commands import evaluate as evaluation
 from heedful.commands import report as reporting
@@ -29,7 +30,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.files import as_path
 from heedful.models import loading
-from heedful.predictor import PredictInput, Predictor, with_options
+from heedful.predictor import PredictInput, Predictor
 from heedful.reading.frames import Data, as_files, naming_rows
 from heedful.reports.comparison import Comparison
 from heedful.reports.document import Report

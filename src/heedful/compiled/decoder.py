@@ -98,10 +98,12 @@ class CompiledDecoder:
         return score_newest(self.score, hidden), replace(state, tree=tree, coverage=coverage)
 
     def _embed(self, tokens: Tensor, position: int) -> Tensor:
-        if position >= len(self.positions):
-            positions = torch.arange(2 * position + 32)
-            self.positions = sinusoids(positions, self.memory.in_features).to(self.table.dtype)
-        return torch.add(self.positions[position], self.table[tokens], alpha=self.scale)
+        positions = self.positions  # another thread may replace them at any time
+        if position >= len(positions):
+            numbers = torch.arange(2 * position + 32)
+            positions = sinusoids(numbers, self.memory.in_features).to(self.table.dtype)
+            self.positions = positions
+        return torch.add(positions[position], self.table[tokens], alpha=self.scale)
 
 
 class _DecoderBlock:

@@ -7,6 +7,11 @@ not count them. The compiled model then keeps giving its old results.
 from torch import nn
 
 
+def has_hooks(model: nn.Module) -> bool:
+    """Return whether a layer of a model has forward hooks."""
+    return any(layer._forward_hooks or layer._forward_pre_hooks for layer in model.modules())
+
+
 class Structure:
     """Watches the layers of a model for replacements.
 

@@ -14,8 +14,9 @@ from typing import Any, TypeVar, Unpack
 
 import torch
 
+from heedful.answer_options import with_options
 from heedful.errors import UserError, join_names, with_article
-from heedful.predictor import Predictor, with_options
+from heedful.predictor import Predictor
 from heedful.serving.lane import Lane, ThreadShare, Throughput
 from heedful.serving.limits import check_fill_mask, check_tokens
 from heedful.serving.loading import Loaded, Version, load, version_of, warm_records

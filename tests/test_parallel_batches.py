@@ -1,0 +1,223 @@
+"""Batches computed at the same time have the results that they have one after the other."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.golden.copies import LATEST
+
+import heedful
+from heedful import predictor as predictor_file
+from heedful.cancellation import cancellable, check_cancelled
+from heedful.parallel_batches import compute_batches, num_at_once
+from heedful.predictor import Predictor
+
+SECONDS = 60
+WORDS = "a good film about the sea and a train to an old town"
+TEXTS = [WORDS[: 1 + 4 * (number % 13)] for number in range(50)]
+
+
+class StoppedError(Exception):
+    """What the tests raise in a batch."""
+
+
+@pytest.fixture
+def four_threads() -> Iterator[None]:
+    """Let torch use four threads, whatever the machine has."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize(("at_once", "share"), [(2, 2), (3, 1), (4, 1)])
+def test_results_are_in_order_and_threads_are_shared(at_once: int, share: int) -> None:
+    inside = threading.local()
+
+    def compute(number: int) -> tuple[int, bool, int]:
+        inside.torch = torch.get_num_threads()
+        time.sleep(0.01 * (number % 3))
+        return number, threading.current_thread() is threading.main_thread(), inside.torch
+
+    results = list(compute_batches(compute, range(11), at_once))
+    assert [number for number, _, _ in results] == list(range(11))
+    num_alone = 11 % at_once
+    expected = [(False, share)] * (11 - num_alone) + [(True, 4)] * num_alone
+    assert [(main, threads) for _, main, threads in results] == expected
+    assert torch.get_num_threads() == 4
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [4]
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize(("at_once", "batches"), [(1, 5), (4, 1), (4, 0)])
+def test_one_at_a_time_is_the_thread_of_the_caller(at_once: int, batches: int) -> None:
+    threads = set(compute_batches(lambda _: threading.get_ident(), range(batches), at_once))
+    assert threads <= {threading.get_ident()}
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_as_many_at_once_as_threads_up_to_a_limit() -> None:
+    assert num_at_once() == 4
+    torch.set_num_threads(1)
+    assert num_at_once() == 1
+    torch.set_num_threads(9)
+    assert num_at_once() == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_several_are_computed_at_the_same_time() -> None:
+    meeting = threading.Barrier(4)
+    assert len(set(compute_batches(lambda _: meeting.wait(SECONDS), range(4), 4))) == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_an_error_ends_what_else_is_computed() -> None:
+    computed = []
+
+    def compute(number: int) -> None:
+        computed.append(number)
+        if number == 0:
+            raise StoppedError
+        until_cancelled()
+
+    with pytest.raises(StoppedError):
+        list(compute_batches(compute, range(8), 2))
+    assert sorted(computed) in ([0], [0, 1], [0, 1, 2])  # one may begin before the error is seen
+    assert torch.get_num_threads() == 4
+
+
+def until_cancelled() -> None:
+    ends = time.monotonic() + SECONDS
+    while time.monotonic() < ends:
+        check_cancelled()
+        time.sleep(0.001)
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_who_wants_no_more_results_cancels_the_rest() -> None:
+    def compute(number: int) -> int:
+        if number:
+            until_cancelled()
+        return number
+
+    results = compute_batches(compute, range(8), 2)
+    began = time.monotonic()
+    assert next(results) == 0
+    results.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < SECONDS
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_the_check_of_the_caller_holds_in_each_batch() -> None:
+    name = ContextVar("name", default="")
+    name.set("the caller's")
+    cancelled = threading.Event()
+
+    def check() -> None:
+        if cancelled.is_set():
+            raise StoppedError
+
+    def compute(_: int) -> None:
+        assert name.get() == "the caller's"
+        cancelled.set()
+        until_cancelled()
+
+    with cancellable(check), pytest.raises(StoppedError):
+        list(compute_batches(compute, range(4), 2))
+
+
+@pytest.fixture
+def in_parallel(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Return a function that turns parallel batches on or off, in any precision."""
+
+    def turn(on: bool) -> None:
+        monkeypatch.setattr(predictor_file, "num_at_once", lambda: 2 if on else 1)
+        monkeypatch.setattr(Predictor, "_gains_from_parallel_batches", lambda _: on)
+
+    return turn
+
+
+def _asked(run: str) -> list[Any]:
+    masks = {"masked": " [MASK] .", "pretrain": " [MASK] ."}
+    texts = [text + masks.get(run, "") for text in TEXTS]
+    return [("where is it", text) for text in texts] if run == "answer" else texts
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize(
+    "run",
+    [
+        *("classify", "regress", "tag", "spans", "sentences", "embed", "masked", "answer"),
+        *("translate", "gru", "writer"),
+    ],
+)
+def test_answers_are_those_of_one_batch_after_the_other(
+    run: str, in_parallel: Callable[[bool], None]
+) -> None:
+    model = heedful.load(LATEST / run, precision="fp32", batch_tokens=64)
+    in_parallel(False)
+    expected = [answer.to_dict() for answer in model(_asked(run))]
+    threads = set[int]()
+    task = model.task
+    run_model = type(task).run_model
+
+    def spy(self: Any, *args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return run_model(self, *args)
+
+    in_parallel(True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(task), "run_model", spy)
+        answers = [answer.to_dict() for answer in model(_asked(run))]
+    assert len(threads - {threading.get_ident()}) == 2
+    assert _rounded(answers) == _rounded(expected)
+
+
+def _rounded(value: Any) -> Any:
+    """Round numbers to what does not depend on the neighbours in a batch."""
+    if isinstance(value, float):
+        return pytest.approx(value, rel=1e-4, abs=1e-5)
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return [_rounded(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_sampled_texts_do_not_depend_on_it(in_parallel: Callable[[bool], None]) -> None:
+    model = heedful.load(LATEST / "writer", precision="fp32", batch_tokens=64)
+    written = []
+    for on in (False, True, True):
+        in_parallel(on)
+        answers = model(TEXTS, sample=True, seed=3, max_new_tokens=8)
+        written.append([answer.text for answer in answers])
+    assert written[0] == written[1] == written[2]
+    assert len(set(written[0])) > 10
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.bf16
+def test_half_precision_computes_in_parallel_and_float32_does_not(tmp_path: Path) -> None:
+    half = heedful.load(LATEST / "classify", precision="bf16", batch_tokens=64)
+    if half.kernel != "packed":
+        pytest.skip(half.compiled.reason)
+    settings = half.settings
+    plan, at_once = half._schedule([16] * 64, settings)
+    assert at_once == 4
+    assert {len(rows) for rows in plan} == {1}  # 64 tokens for four at a time
+    assert half._schedule([16] * 7, settings)[1] == 1  # too few
+    exact = heedful.load(LATEST / "classify", precision="fp32", batch_tokens=64)
+    assert exact._schedule([16] * 64, settings)[1] == 1
+    hook = half.model.register_forward_hook(lambda *_: None)
+    assert half._schedule([16] * 64, settings)[1] == 1
+    hook.remove()
+    assert half._schedule([16] * 64, settings)[1] == 4
