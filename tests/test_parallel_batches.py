@@ -211,13 +211,13 @@ def test_half_precision_computes_in_parallel_and_float32_does_not(tmp_path: Path
     if half.kernel != "packed":
         pytest.skip(half.compiled.reason)
     settings = half.settings
-    plan, at_once = half._schedule([16] * 64, settings)
+    plan, at_once = half.schedule([16] * 64, settings)
     assert at_once == 4
     assert {len(rows) for rows in plan} == {1}  # 64 tokens for four at a time
-    assert half._schedule([16] * 7, settings)[1] == 1  # too few
+    assert half.schedule([16] * 7, settings)[1] == 1  # too few
     exact = heedful.load(LATEST / "classify", precision="fp32", batch_tokens=64)
-    assert exact._schedule([16] * 64, settings)[1] == 1
+    assert exact.schedule([16] * 64, settings)[1] == 1
     hook = half.model.register_forward_hook(lambda *_: None)
-    assert half._schedule([16] * 64, settings)[1] == 1
+    assert half.schedule([16] * 64, settings)[1] == 1
     hook.remove()
-    assert half._schedule([16] * 64, settings)[1] == 4
+    assert half.schedule([16] * 64, settings)[1] == 4

@@ -333,7 +333,7 @@ class Predictor:
             max_padding=math.inf if "write" in self.task.abilities else MAX_PADDING,
         )
 
-    def _schedule(
+    def schedule(
         self, lengths: Sequence[int], settings: PredictSettings
     ) -> tuple[list[Positions], int]:
         """Plan batches, and return how many of them to compute at the same time."""
@@ -399,7 +399,7 @@ class Predictor:
             return list(computed)
 
         outputs: list[Any] = [None] * len(examples)
-        plan, at_once = self._schedule([len(example.ids) for example in examples], settings)
+        plan, at_once = self.schedule([len(example.ids) for example in examples], settings)
         for rows, computed in zip(plan, compute_batches(compute, plan, at_once), strict=True):
             for row, output in zip(rows, computed, strict=True):
                 outputs[row] = output

@@ -49,6 +49,8 @@ MEETING = (
     "task",
     "training",
     "tasks",
+    "answer_options",
+    "parallel_batches",
     "predictor",
     "evaluation",
     "explanations",

@@ -413,7 +413,7 @@ def _compute_answers(batch: Batch, threads: int, closing: threading.Event) -> tu
 def _count_padding(batch: Batch) -> int:
     """Return the number of padding tokens in a batch's computation."""
     lengths = [len(example.ids) for fitted in batch.encoded for example in fitted.pieces]
-    plan = batch.predictor.plan(lengths, batch.settings)
+    plan, _ = batch.predictor.schedule(lengths, batch.settings)
     padded: int = sum(len(rows) * max(lengths[row] for row in rows.tolist()) for rows in plan)
     return padded - sum(lengths)
 
