@@ -13,6 +13,7 @@ from tests.golden.copies import LATEST
 
 import heedful
 from heedful import predictor as predictor_file
+from heedful.answer_options import with_options
 from heedful.cancellation import cancellable, check_cancelled
 from heedful.parallel_batches import compute_batches, num_at_once
 from heedful.predictor import Predictor
@@ -215,9 +216,25 @@ def test_half_precision_computes_in_parallel_and_float32_does_not(tmp_path: Path
     assert at_once == 4
     assert {len(rows) for rows in plan} == {1}  # 64 tokens for four at a time
     assert half.schedule([16] * 7, settings)[1] == 1  # too few
+    assert half.schedule([16] * 64 + [32], settings)[1] == 2  # 64 tokens at a time
+    assert half.schedule([16] * 64 + [65], settings)[1] == 1
     exact = heedful.load(LATEST / "classify", precision="fp32", batch_tokens=64)
     assert exact.schedule([16] * 64, settings)[1] == 1
     hook = half.model.register_forward_hook(lambda *_: None)
     assert half.schedule([16] * 64, settings)[1] == 1
     hook.remove()
     assert half.schedule([16] * 64, settings)[1] == 4
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_texts_are_generated_in_fewer_parts() -> None:
+    model = heedful.load(LATEST / "translate", precision="fp32")
+    if model.kernel != "packed":
+        pytest.skip(model.compiled.reason)
+    sizes = {}
+    for batch_size in (16, 64, 256, 1024):
+        settings = with_options(model.settings, {"batch_size": batch_size})
+        plan, at_once = model.schedule([2] * 2048, settings)
+        assert at_once == 4
+        sizes[batch_size] = len(plan[0])
+    assert sizes == {16: 16, 64: 64, 256: 64, 1024: 256}

@@ -4,7 +4,6 @@ The command line, the Python API and all evaluations use this module, so that th
 differ.
 """
 
-import copy
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -45,6 +44,7 @@ from heedful.training.device import (
     choose_answer_precision,
     choose_device,
     in_precision,
+    inference_copy,
     prepare_products,
 )
 
@@ -99,7 +99,7 @@ class Predictor:
         check_options(self.task, settings)
         self.settings = settings
         self.max_length = self._max_length(settings)
-        self.model = inference_copy(model, self.precision.dtype, self.device)
+        self.model = inference_copy(model, self.device, self.precision.dtype)
         self._compile()
         self._tokens_at_once = max_batch_tokens(self.model)
         if self.precision.int8 and self.kernel != kernels.INT8:
@@ -323,21 +323,26 @@ class Predictor:
             settings: the prediction settings.
             at_once: how many batches are computed at the same time; they share the memory of one.
         """
-        items = _max_items(settings)
+        max_items, max_padding = _max_items(settings), float(MAX_PADDING)
+        if "write" in self.task.abilities:
+            max_items = max(max_items // at_once, min(max_items, _FEW_TEXTS))
+            # Generation takes a step per token of the longest text in the batch, however large the
+            # batch: an extra batch costs far more than the padding that it avoids.
+            max_padding = math.inf
         return plan_pass(
             lengths,
             batch_tokens=max(1, self.max_batch_tokens(settings) // at_once),
-            # Generation takes a step per token of the longest text in the batch, however large the
-            # batch: an extra batch costs far more than the padding that it avoids.
-            max_items=max(items // at_once, min(items, _FEW_TEXTS)),
-            max_padding=math.inf if "write" in self.task.abilities else MAX_PADDING,
+            max_items=max_items,
+            max_padding=max_padding,
         )
 
     def schedule(
         self, lengths: Sequence[int], settings: PredictSettings
     ) -> tuple[list[Positions], int]:
         """Plan batches, and return how many of them to compute at the same time."""
-        at_once = num_at_once()
+        # A text may be longer than its share of the tokens, but needs the memory nevertheless.
+        fitting = self.max_batch_tokens(settings) // max([1, *lengths])
+        at_once = min(num_at_once(), fitting)
         if at_once > 1 and self._gains_from_parallel_batches():
             plan = self.plan(lengths, settings, at_once)
             if len(plan) >= 2 * at_once:
@@ -352,8 +357,8 @@ class Predictor:
         """
         if self.kernel not in (kernels.PACKED, kernels.INT8) or has_hooks(self.model):
             return False
-        generates = "write" in self.task.abilities
-        return generates or self.precision.int8 or self.precision.dtype.itemsize == 2
+        reduced = self.precision.int8 or self.precision.dtype.itemsize == 2
+        return reduced or "write" in self.task.abilities
 
     def max_batch_tokens(self, settings: PredictSettings) -> int:
         """Return the maximum number of tokens of a batch."""
@@ -425,14 +430,6 @@ def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
         items.append(item)
         num_examples += max(len(item.pieces), 1)  # an empty text may have no example
     return items
-
-
-def inference_copy(model: Model, dtype: torch.dtype, device: torch.device) -> Model:
-    """Return the model in evaluation mode; a copy if its dtype or device must change."""
-    parameter = next(model.parameters())
-    if parameter.dtype is not dtype or parameter.device != device:
-        model = in_precision(copy.deepcopy(model), device, dtype)
-    return model.eval()
 
 
 def load(run: str | os.PathLike[str], **options: Unpack[PredictOptions]) -> Predictor:

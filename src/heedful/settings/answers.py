@@ -33,8 +33,8 @@ class PredictSettings:
     batch_size: int = 256
     """Maximum number of texts per batch."""
     batch_tokens: int | None = None
-    """Maximum number of tokens per batch; default: 8,192 to 65,536 on a GPU, by its memory; 4,096
-    on a CPU, and fewer for wide models."""
+    """Maximum number of tokens per batch, or of all batches computed at the same time; default:
+    8,192 to 65,536 on a GPU, by its memory; 4,096 on a CPU, and fewer for wide models."""
     top: int = 5
     """Number of answers, for tasks that give several."""
     no_answer_threshold: float | None = None

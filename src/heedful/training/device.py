@@ -1,5 +1,6 @@
 """Choice of the device and of the precision."""
 
+import copy
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -138,6 +139,14 @@ def in_precision(model: Model, device: torch.device, dtype: torch.dtype) -> Mode
     for parameter, values in wide_weights:
         parameter.data = values.to(device=device, dtype=torch.promote_types(dtype, torch.float32))
     return model
+
+
+def inference_copy(model: Model, device: torch.device, dtype: torch.dtype) -> Model:
+    """Return the model in evaluation mode; a copy if its device or dtype must change."""
+    parameter = next(model.parameters())
+    if parameter.dtype is not dtype or parameter.device != device:
+        model = in_precision(copy.deepcopy(model), device, dtype)
+    return model.eval()
 
 
 def prepare_products(precision: Precision) -> None:
