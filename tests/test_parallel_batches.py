@@ -15,6 +15,7 @@ import heedful
 from heedful import predictor as predictor_file
 from heedful.answer_options import with_options
 from heedful.cancellation import cancellable, check_cancelled
+from heedful.errors import UserError
 from heedful.parallel_batches import compute_batches, num_at_once
 from heedful.predictor import Predictor
 
@@ -143,7 +144,7 @@ def in_parallel(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
     def turn(on: bool) -> None:
         monkeypatch.setattr(predictor_file, "num_at_once", lambda: 2 if on else 1)
-        monkeypatch.setattr(Predictor, "_gains_from_parallel_batches", lambda _: on)
+        monkeypatch.setattr(Predictor, "_gains_from_parallel_batches", lambda *_: on)
 
     return turn
 
@@ -238,3 +239,15 @@ def test_texts_are_generated_in_fewer_parts() -> None:
         assert at_once == 4
         sizes[batch_size] = len(plan[0])
     assert sizes == {16: 16, 64: 64, 256: 64, 1024: 256}
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("run", ["translate", "classify"])
+def test_int8_computes_in_parallel_except_greedy_search(run: str) -> None:
+    try:
+        model = heedful.load(LATEST / run, precision="int8")
+    except UserError as error:
+        pytest.skip(str(error))
+    several, greedy = (with_options(model.settings, {"beam": beam}) for beam in (2, 1))
+    assert model.schedule([128] * 512, several)[1] == 4
+    assert model.schedule([128] * 512, greedy)[1] == (1 if run == "translate" else 4)

@@ -343,22 +343,21 @@ class Predictor:
         # A text may be longer than its share of the tokens, but needs the memory nevertheless.
         fitting = self.max_batch_tokens(settings) // max([1, *lengths])
         at_once = min(num_at_once(), fitting)
-        if at_once > 1 and self._gains_from_parallel_batches():
+        if at_once > 1 and self._gains_from_parallel_batches(settings):
             plan = self.plan(lengths, settings, at_once)
             if len(plan) >= 2 * at_once:
                 return plan, at_once
         return self.plan(lengths, settings), 1
 
-    def _gains_from_parallel_batches(self) -> bool:
-        """Return whether parallel batches are faster; ``docs/performance.md`` has measurements.
-
-        In float32 the products of an encoder keep all threads busy by themselves. Hooks see the
-        batches in order.
-        """
+    def _gains_from_parallel_batches(self, settings: PredictSettings) -> bool:
+        """Return whether parallel batches are faster; ``docs/performance.md`` has measurements."""
         if self.kernel not in (kernels.PACKED, kernels.INT8) or has_hooks(self.model):
-            return False
-        reduced = self.precision.int8 or self.precision.dtype.itemsize == 2
-        return reduced or "write" in self.task.abilities
+            return False  # hooks see the batches in order
+        if "write" in self.task.abilities:
+            # Greedy search in int8 is mostly Python, which runs in one thread at a time.
+            return _num_hypotheses(settings) > 1 or not self.precision.int8
+        # In float32 the products of an encoder keep all threads busy by themselves.
+        return self.precision.int8 or self.precision.dtype.itemsize == 2
 
     def max_batch_tokens(self, settings: PredictSettings) -> int:
         """Return the maximum number of tokens of a batch."""
@@ -419,8 +418,12 @@ def _check_not_nan(computed: Sequence[Any] | Tensor) -> None:
 
 def _max_items(settings: PredictSettings) -> int:
     """Return the maximum number of texts in a batch: lower if many texts are generated for each."""
-    hypotheses = settings.top if settings.sample else settings.beam
-    return max(1, settings.batch_size // max(1, hypotheses // _DEFAULT.beam))
+    return max(1, settings.batch_size // max(1, _num_hypotheses(settings) // _DEFAULT.beam))
+
+
+def _num_hypotheses(settings: PredictSettings) -> int:
+    """Return the number of hypotheses for each text that is generated."""
+    return settings.top if settings.sample else settings.beam
 
 
 def _gather(encoded: Iterator[Fitted[Example]]) -> list[Fitted[Example]]:
