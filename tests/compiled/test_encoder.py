@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from tests.exact import assert_same_bits
 from tests.tiny import SIZES
 from tests.tiny_folders import OTHER_KEYS
 
-from heedful.compiled import kernels
+from heedful.compiled import encoder, kernels
 from heedful.compiled.linear import PackedLinear
 from heedful.compiled.model import compile_model
 from heedful.compiled.packing import pack
@@ -64,6 +65,11 @@ def _inputs(model: Model, lengths: list[int]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def _options(head: str) -> dict[str, bool]:
+    """Return what a call needs to be compiled: a language model returns no cache then."""
+    return {"use_cache": False} if head == "causal_lm" else {}
+
+
 def _numbers(output: Any) -> torch.Tensor:
     """Return the first output of a model that is not a cache."""
     return next(value for value in output.to_tuple() if isinstance(value, torch.Tensor)).float()
@@ -72,8 +78,12 @@ def _numbers(output: Any) -> torch.Tensor:
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("family", "head"), HEADS)
-def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
+def test_every_head(
+    family: str, head: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = _model(family, head).to(dtype)
+    attend = Mock(wraps=encoder.attend)
+    monkeypatch.setattr(encoder, "attend", attend)
     compiled = compile_model(model)
     assert compiled.kernel == "packed"
     tolerance = 1e-5 if dtype is torch.float32 else 0.1
@@ -82,8 +92,12 @@ def test_every_head(family: str, head: str, dtype: torch.dtype) -> None:
         mask = inputs["attention_mask"]
         if head == "choice":
             inputs = {name: tensor[:, None] for name, tensor in inputs.items()}
+        options = _options(head)
         with torch.inference_mode():
-            plain, fast = _numbers(model(**inputs)), _numbers(compiled.model(**inputs))
+            plain = _numbers(model(**inputs, **options))
+            attend.reset_mock()
+            fast = _numbers(compiled.model(**inputs, **options))
+        assert attend.called
         if plain.shape[:2] == mask.shape and plain.shape[1] > 1:
             plain, fast = plain[mask], fast[mask]
         torch.testing.assert_close(fast, plain, rtol=tolerance, atol=tolerance)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.compiled.test_encoder import HEADS, LENGTHS, _inputs, _model, _numbers
+from tests.compiled.test_encoder import HEADS, LENGTHS, _inputs, _model, _numbers, _options
 
 from heedful import evaluate, load
 from heedful.cli.options import print_table
@@ -119,8 +119,10 @@ def test_every_head(family: str, head: str) -> None:
         mask = inputs["attention_mask"]
         if head == "choice":
             inputs = {name: tensor[:, None] for name, tensor in inputs.items()}
+        options = _options(head)
         with torch.inference_mode():
-            plain, fast = _numbers(model(**inputs)), _numbers(compiled.model(**inputs))
+            plain = _numbers(model(**inputs, **options))
+            fast = _numbers(compiled.model(**inputs, **options))
         if plain.shape[:2] == mask.shape and plain.shape[1] > 1:
             plain, fast = plain[mask], fast[mask]
         assert (fast - plain).abs().max() > 0

@@ -147,7 +147,7 @@ def test_answers_are_read_once(run: str, monkeypatch: pytest.MonkeyPatch) -> Non
         predictor.Predictor.load(run)(asked)
     assert (refused.traceback[-1].path.name, refused.traceback[-1].name) == (
         "predictor.py",
-        "_compute",
+        "compute",
     )
 
 
