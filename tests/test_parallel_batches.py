@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.golden.copies import LATEST
 
 import heedful
@@ -16,7 +18,7 @@ from heedful import predictor as predictor_file
 from heedful.answer_options import with_options
 from heedful.cancellation import cancellable, check_cancelled
 from heedful.errors import UserError
-from heedful.parallel_batches import compute_batches, num_at_once
+from heedful.parallel_batches import compute_batches, num_at_once, shared_evenly
 from heedful.predictor import Predictor
 
 SECONDS = 60
@@ -38,26 +40,35 @@ def four_threads() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("four_threads")
-@pytest.mark.parametrize(("at_once", "share"), [(2, 2), (3, 1), (4, 1)])
-def test_results_are_in_order_and_threads_are_shared(at_once: int, share: int) -> None:
-    inside = threading.local()
+@pytest.mark.parametrize("at_once", [2, 3, 4])
+def test_results_are_in_order_and_threads_are_shared(at_once: int) -> None:
+    meeting = threading.Barrier(at_once)
+    num_parallel = 11 // at_once * at_once
 
-    def compute(number: int) -> tuple[int, bool, int]:
-        inside.torch = torch.get_num_threads()
-        time.sleep(0.01 * (number % 3))
-        return number, threading.current_thread() is threading.main_thread(), inside.torch
+    def compute(number: int) -> tuple[int, int, int]:
+        if number < num_parallel:
+            meeting.wait(SECONDS)  # so that each thread computes one of them
+        return number, threading.get_ident(), torch.get_num_threads()
 
     results = list(compute_batches(compute, range(11), at_once))
     assert [number for number, _, _ in results] == list(range(11))
-    num_alone = 11 % at_once
-    expected = [(False, share)] * (11 - num_alone) + [(True, 4)] * num_alone
-    assert [(main, threads) for _, main, threads in results] == expected
+    used = {thread: num_threads for _, thread, num_threads in results[:num_parallel]}
+    assert sorted(used.values()) == shared_evenly(4, at_once)
+    assert {result[1:] for result in results[num_parallel:]} <= {(threading.get_ident(), 4)}
     assert torch.get_num_threads() == 4
     later: list[int] = []
     thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
     thread.start()
     thread.join()
     assert later == [4]
+
+
+@given(st.integers(1, 200), st.integers(1, 4))
+def test_all_threads_have_a_batch(threads: int, at_once: int) -> None:
+    shares = shared_evenly(threads, at_once)
+    assert len(shares) == at_once
+    assert sum(shares) == threads
+    assert max(shares) - min(shares) <= 1
 
 
 @pytest.mark.usefixtures("four_threads")

@@ -28,6 +28,11 @@ def num_at_once() -> int:
     return min(torch.get_num_threads(), _MOST_AT_ONCE)
 
 
+def shared_evenly(threads: int, at_once: int) -> list[int]:
+    """Return the number of threads of each batch; all threads are used."""
+    return [(threads + number) // at_once for number in range(at_once)]
+
+
 def compute_batches(
     compute: Callable[[Item], Result], batches: Sequence[Item], at_once: int
 ) -> Iterator[Result]:
@@ -62,9 +67,14 @@ def _in_parallel(
             return compute(batch)
 
     threads = torch.get_num_threads()
-    share = (threads // at_once,)
+    shares = iter(shared_evenly(threads, at_once))
+
+    def start() -> None:
+        torch.get_num_threads()  # takes the number that was set last, by whichever thread
+        torch.set_num_threads(next(shares))
+
     try:
-        with ThreadPoolExecutor(at_once, "batch", torch.set_num_threads, share) as pool:
+        with ThreadPoolExecutor(at_once, "batch", start) as pool:
             # A copy of the context also has the check of the caller; see `cancellable`.
             futures = [pool.submit(copy_context().run, run, batch) for batch in batches]
             try:
