@@ -324,14 +324,17 @@ class Predictor:
             at_once: how many batches are computed at the same time; they share the memory of one.
         """
         max_items, max_padding = _max_items(settings), float(MAX_PADDING)
+        batch_tokens = max(1, self.max_batch_tokens(settings) // at_once)
         if "write" in self.task.abilities:
             max_items = max(max_items // at_once, min(max_items, _FEW_TEXTS))
+            # Unless the user sets a limit: most memory is for the hypotheses.
+            batch_tokens = batch_tokens if settings.batch_tokens else self._tokens_at_once
             # Generation takes a step per token of the longest text in the batch, however large the
             # batch: an extra batch costs far more than the padding that it avoids.
             max_padding = math.inf
         return plan_pass(
             lengths,
-            batch_tokens=max(1, self.max_batch_tokens(settings) // at_once),
+            batch_tokens=batch_tokens,
             max_items=max_items,
             max_padding=max_padding,
         )
