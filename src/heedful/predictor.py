@@ -344,8 +344,7 @@ class Predictor:
     ) -> tuple[list[Positions], int]:
         """Plan batches, and return how many of them to compute at the same time."""
         # A text may be longer than its share of the tokens, but needs the memory nevertheless.
-        fitting = self.max_batch_tokens(settings) // max([1, *lengths])
-        at_once = min(num_at_once(), fitting)
+        at_once = min(num_at_once(), self.max_batch_tokens(settings) // max([1, *lengths]))
         if at_once > 1 and self._gains_from_parallel_batches(settings):
             plan = self.plan(lengths, settings, at_once)
             if len(plan) >= 2 * at_once:
