@@ -9,7 +9,7 @@ _CHECK: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 @contextmanager
 def cancellable(check: Callable[[], None]) -> Iterator[None]:
-    """Let `check_cancelled` call ``check`` within this context, in this thread only.
+    """Let `check_cancelled` call ``check`` within this context, and in copies of it.
 
     Inside another such context, it calls the checks of both.
 

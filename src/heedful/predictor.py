@@ -321,7 +321,7 @@ class Predictor:
         Args:
             lengths: number of tokens of each example.
             settings: the prediction settings.
-            at_once: how many batches are computed at the same time; they share the memory of one.
+            at_once: how many batches are computed at the same time; they share the limits of one.
         """
         max_items, max_padding = _max_items(settings), float(MAX_PADDING)
         batch_tokens = max(1, self.max_batch_tokens(settings) // at_once)
@@ -343,9 +343,9 @@ class Predictor:
         self, lengths: Sequence[int], settings: PredictSettings
     ) -> tuple[list[Positions], int]:
         """Plan batches, and return how many of them to compute at the same time."""
-        # A text may be longer than its share of the tokens, but needs the memory nevertheless.
+        # A text longer than its share of the tokens would exceed the limit.
         at_once = min(num_at_once(), self.max_batch_tokens(settings) // max([1, *lengths]))
-        if at_once > 1 and self._gains_from_parallel_batches(settings):
+        if len(lengths) >= 2 * at_once > 2 and self._gains_from_parallel_batches(settings):
             plan = self.plan(lengths, settings, at_once)
             if len(plan) >= 2 * at_once:
                 return plan, at_once
