@@ -262,3 +262,14 @@ def test_int8_computes_in_parallel_except_greedy_search(run: str) -> None:
     several, greedy = (with_options(model.settings, {"beam": beam}) for beam in (2, 1))
     assert model.schedule([128] * 512, several)[1] == 4
     assert model.schedule([128] * 512, greedy)[1] == (1 if run == "translate" else 4)
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_few_texts_are_not_delayed_by_the_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = heedful.load(LATEST / "classify", precision="fp32")
+    asked: list[Any] = []
+    monkeypatch.setattr(Predictor, "_gains_from_parallel_batches", lambda *_: asked.append(1))
+    model(TEXTS[:7])
+    assert not asked
+    model(TEXTS[:8])
+    assert asked
