@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tiny import byte_level_tokenizer
 from tests.tiny_folders import write_folder
 
+from heedful.batches.text_block import in_blocks
 from heedful.batches.windows import windows
 from heedful.batches.words import (
+    Spans,
     WordRule,
     entities_in_words,
     extend_over_accents,
@@ -14,7 +16,6 @@ from heedful.batches.words import (
     first_pieces,
     piece_words,
     refuse_shared_words,
-    spaced_words,
     strip_spaces,
     word_breaks,
     word_probabilities,
@@ -26,6 +27,7 @@ from heedful.tokens import (
     RobertaTokenizer,
     Tokenizer,
     Vocabulary,
+    encoder,
     load_encoder_tokenizer,
 )
 from heedful.tokens.bpe import ALPHABET
@@ -38,8 +40,15 @@ tokenizer = BertTokenizer(Vocabulary(TOKENS, source="here"))
 cased = BertTokenizer(Vocabulary(TOKENS, source="here"), do_lower_case=False)
 
 
+def words_of(
+    text: str, of: Tokenizer = tokenizer, rule: WordRule = "tokenizer"
+) -> tuple[list[int], Spans]:
+    (pieces,) = piece_words([text], of, rule)
+    return pieces.ids.tolist(), pieces.words
+
+
 def words_in(text: str, of: Tokenizer = tokenizer) -> list[str]:
-    _, spans = piece_words(text, of)
+    spans = words_of(text, of)[1]
     return [text[start:end] for start, end in spans[first_pieces(spans)].tolist()]
 
 
@@ -72,11 +81,11 @@ def test_words(text: str, words: list[str]) -> None:
 def test_white_space_is_no_word_where_it_has_pieces(text: str, words: list[str]) -> None:
     byte_level = byte_level_tokenizer()
     assert words_in(text, byte_level) == words
-    ids, spans = piece_words(text, byte_level)
+    ids, spans = words_of(text, byte_level)
     if words:
         assert ids == byte_level.encode_batch([text])[0]
         assert {text[start:end] for start, end in spans.tolist()} == set(words)
-        spaced = spaced_words(text, spans)
+        _, spaced = words_of(text, byte_level, "spaces")
         assert {text[start:end] for start, end in spaced.tolist()} == set(words)
 
 
@@ -86,7 +95,7 @@ def test_accents_that_are_kept() -> None:
 
 @given(st.text(st.sampled_from("abZ .'é中\u0301\u200b\n\t"), max_size=20))
 def test_places_of_pieces(text: str) -> None:
-    ids, spans = piece_words(text, tokenizer)
+    ids, spans = words_of(text)
     assert ids == tokenizer.encode_batch([text])[0]
     assert spans.shape == (len(ids), 2)
     words = spans[first_pieces(spans)]
@@ -113,17 +122,16 @@ def test_places_of_pieces(text: str) -> None:
 )
 def test_words_that_spaces_part(marked: str) -> None:
     text = marked.replace("|", "")
-    _, split = piece_words(text, tokenizer)
-    words = spaced_words(text, split)
+    _, words = words_of(text, rule="spaces")
     spans = words[first_pieces(words)].tolist()
     assert [text[start:end] for start, end in spans] == marked.replace("|", " ").split()
-    assert {edge for span in spans for edge in span} <= {*word_breaks(text)}
+    assert {edge for span in spans for edge in span} <= word_breaks(text)
 
 
 @given(st.text(st.sampled_from("abZ .'-@é中\u0301\u200b\n\t/:hps"), max_size=20))
 def test_words_that_spaces_part_are_made_of_whole_words(text: str) -> None:
-    _, split = piece_words(text, tokenizer)
-    words = spaced_words(text, split)
+    (pieces,) = piece_words([text], tokenizer, "spaces")
+    split, words = pieces.split, pieces.words
     assert words.shape == split.shape
     assert (words[:, 0] <= split[:, 0]).all()
     assert (words[:, 1] >= split[:, 1]).all()
@@ -258,7 +266,7 @@ def test_words_of_sentencepiece_end_at_marks_and_begin_behind_their_space(
     unigram: Tokenizer,
 ) -> None:
     text = " in paris,  yes!"
-    _, spans = piece_words(text, unigram)
+    _, spans = words_of(text, unigram)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["in", "paris", ",", "yes", "!"]
 
@@ -284,7 +292,7 @@ def test_slices_with_the_accents_behind_them() -> None:
 
 def test_words_have_the_vowel_signs_that_the_tokenizer_drops(unigram: Tokenizer) -> None:
     text = "हिन्दी, in दिल्ली"
-    _, spans = piece_words(text, unigram)
+    _, spans = words_of(text, unigram)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["हिन्दी", ",", "in", "दिल्ली"]
 
@@ -296,7 +304,7 @@ def test_a_word_of_ideographs_holds_the_piece_of_its_space(
     text = "北京 in 日本"
     pieces = unigram.pieces(text)
     assert [*pieces.offsets[:2]] == [(0, 1), (0, 2)]  # the first is the space before a text
-    _, spans = piece_words(text, unigram, rule)
+    _, spans = words_of(text, unigram, rule)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["北京", "in", "日本"]
 
@@ -304,7 +312,7 @@ def test_a_word_of_ideographs_holds_the_piece_of_its_space(
 @pytest.mark.parametrize("rule", ["tokenizer", "spaces"])
 def test_each_ideograph_is_a_word_where_a_tokenizer_splits_off_none(rule: WordRule) -> None:
     text = "in 北京abc，it's é"
-    _, spans = piece_words(text, byte_level_tokenizer(), rule)
+    _, spans = words_of(text, byte_level_tokenizer(), rule)
     words = [text[start:end] for start, end in dict.fromkeys(map(tuple, spans.tolist()))]
     assert words == ["in", "北", "京", "abc", "，", "it", "'s", "é"]
 
@@ -316,11 +324,39 @@ def test_pieces_that_share_a_character_are_one_word() -> None:
     tokens = ["<s>", "<pad>", "</s>", "<unk>", *ALPHABET, *map("".join, merges), "<mask>"]
     tokenizer = RobertaTokenizer(Vocabulary(tokens, ROBERTA), merges)
     assert tokenizer.pieces(text).offsets == [(0, 1), (0, 1), (0, 2), (1, 2), (2, 3)]
-    _, spans = piece_words(text, tokenizer, "pieces")
+    _, spans = words_of(text, tokenizer, "pieces")
     assert spans.tolist() == [[0, 2]] * 4 + [[2, 3]]
 
 
 def test_a_character_of_several_words_joins_them(unigram: Tokenizer) -> None:
     text = "abﷺ c"  # NFKC makes four words of one character
-    _, spans = piece_words(text, unigram)
+    _, spans = words_of(text, unigram)
     assert [*dict.fromkeys(map(tuple, spans.tolist()))] == [(0, 3), (4, 5)]
+
+
+LETTERS_AND_MARKS = st.text(st.sampled_from("abZ .'-@é中\u0301\u200b\n\t/:hps"), max_size=20)
+
+
+@pytest.mark.parametrize("rule", ["tokenizer", "spaces", "pieces"])
+@pytest.mark.parametrize("kind", ["words", "bytes", "unigram"])
+@settings(max_examples=20)
+@given(texts=st.lists(LETTERS_AND_MARKS, max_size=9))
+def test_words_do_not_depend_on_other_texts(
+    rule: WordRule, kind: str, unigram: Tokenizer, texts: list[str]
+) -> None:
+    of = {"words": tokenizer, "bytes": byte_level_tokenizer(), "unigram": unigram}[kind]
+    with pytest.MonkeyPatch.context() as patch:
+        alone = [words_of(text, of, rule) for text in texts]
+        for name in ("BULK", "MIN_BULK_CHARACTERS"):
+            patch.setattr(encoder, name, 0)
+        together = piece_words(texts, of, rule)
+    for pieces, (ids, words) in zip(together, alone, strict=True):
+        assert pieces.ids.tolist() == ids
+        assert pieces.words.tolist() == words.tolist()
+
+
+def test_blocks_are_limited_by_their_number_and_size_of_texts() -> None:
+    assert [*in_blocks([], len)] == []
+    assert [len(block) for block in in_blocks(["ab"] * 2500, len)] == [1024, 1024, 452]
+    long = "a" * 2**18
+    assert [*in_blocks(["b", long, long, "c"], len)] == [["b", long], [long], ["c"]]

@@ -1,8 +1,9 @@
 """Compare results with the reference's, and provide the real vocabularies for it."""
 
 import gzip
+import operator
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from heedful.tokens import Encoding, Pieces
-from heedful.tokens.pieces import PieceBatch
+from heedful.tokens.pieces import PieceBatch, PieceLists
 
 
 def assert_same_call(ours: Encoding, theirs: Any) -> None:
@@ -42,7 +43,7 @@ def assert_same_pieces(text: str, ours: Pieces, theirs: Any) -> None:
 
 
 def assert_same_batch(texts: Sequence[str], ours: PieceBatch, theirs: Sequence[Any]) -> None:
-    """Compare the ids and offsets of many texts with the reference's."""
+    """Compare the pieces of many texts, and which begin words, with the reference's."""
     pieces = ours.lists()
     if pieces.ids != [*chain.from_iterable(one.ids for one in theirs)] or pieces.offsets != [
         *chain.from_iterable(one.offsets for one in theirs)
@@ -51,6 +52,22 @@ def assert_same_batch(texts: Sequence[str], ours: PieceBatch, theirs: Sequence[A
             where = slice(*pieces.bounds[index : index + 2])
             assert (pieces.ids[where], pieces.offsets[where]) == (one.ids, one.offsets), ascii(text)
     assert np.diff(pieces.bounds).tolist() == [len(one.ids) for one in theirs]
+    begins_word = ours.arrays().begins_word.tolist()
+    assert begins_word == [begins for one in theirs for begins in _begins_word(one.word_ids)]
+
+
+def assert_as_alone(together: PieceBatch, alone: Sequence[Pieces]) -> None:
+    """Compare the pieces of a batch, and which of them begin words, with those of single texts."""
+    lists, expected = together.lists(), PieceLists.of_texts(alone)
+    assert lists.ids == expected.ids
+    assert lists.offsets == expected.offsets
+    assert lists.bounds == expected.bounds
+    begins_word = together.arrays().begins_word.tolist()
+    assert begins_word == [begins for one in alone for begins in _begins_word(one.words)]
+
+
+def _begins_word(words: Sequence[int]) -> Iterator[bool]:
+    return map(operator.ne, words, (None, *words))
 
 
 def unpacked(folder: Path, to: Path) -> Path:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tiny import SPECIAL
+from tests.tokens.reference import assert_as_alone
 from tests.tokens.test_properties import TEXTS, TOKENS
 
 from heedful.tokens import BertTokenizer, SpecialTokens, Vocabulary, bulk, encoder, lexicon
-from heedful.tokens.pieces import PieceLists
 from heedful.tokens.word_keys import Keys, KeyTable, distinct, keys_at
 
 NOTHING = {"do_lower_case": False, "tokenize_chinese_chars": False}
@@ -29,16 +29,10 @@ def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "_HARD_SHARE", 0)
 
 
-def _one_by_one(tokenizer: BertTokenizer, texts: list[str]) -> PieceLists:
-    pieces = [tokenizer.pieces(text) for text in texts]
-    return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
-
-
 def _assert_same(tokenizer: BertTokenizer, texts: list[str]) -> None:
-    expected = _one_by_one(tokenizer, texts)
-    assert tokenizer._encoder.batch(texts, located=True).lists() == expected
-    ids = [pieces.ids for pieces in map(tokenizer.pieces, texts)]
-    assert tokenizer.encode_batch(texts) == ids
+    alone = [tokenizer.pieces(text) for text in texts]
+    assert_as_alone(tokenizer._encoder.batch(texts, located=True), alone)
+    assert tokenizer.encode_batch(texts) == [pieces.ids for pieces in alone]
 
 
 UNCASED = BertTokenizer(Vocabulary(TOKENS))

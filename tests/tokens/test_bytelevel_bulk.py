@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tokens.reference import assert_as_alone
 
 from heedful.tokens import RobertaTokenizer, Vocabulary, bulk, encoder, lexicon
 from heedful.tokens.bpe import ALPHABET
@@ -33,10 +34,9 @@ def every_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _assert_same(tokenizer: RobertaTokenizer, texts: list[str]) -> None:
     pieces = [tokenizer.pieces(text) for text in texts]
-    expected = PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
     together = tokenizer._encoder.batch(texts, located=True)
     assert type(together) is not PieceLists
-    assert together.lists() == expected
+    assert_as_alone(together, pieces)
     assert tokenizer.encode_batch(texts) == [one.ids for one in pieces]
 
 

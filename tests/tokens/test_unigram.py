@@ -303,5 +303,5 @@ def test_half_a_surrogate_pair_is_dropped(pairs: dict[str, Any]) -> None:
 def test_words_are_slices_without_the_space_before_them(pairs: dict[str, Any]) -> None:
     ours, _ = pairs["albert"]
     text = " In Paris  Bob sang."
-    _, spans = piece_words(text, ours)
+    spans = piece_words([text], ours)[0].words
     assert [text[a:b] for a, b in spans.tolist()] == ["In", "Paris", "Bob", "sang", "."]

@@ -61,6 +61,18 @@ def features(
             )
 
 
+def row_ids(ids: NDArray[np.int32], layout: PairLayout) -> NDArray[np.int32]:
+    """Return the ids of a row: a text with special tokens. Shapes: (N,) to (T,)."""
+    begin = len(layout.begin)
+    row = np.empty(begin + len(ids) + len(layout.end), np.int32)
+    row[:begin], row[begin : begin + len(ids)], row[begin + len(ids) :] = (
+        layout.begin,
+        ids,
+        layout.end,
+    )
+    return row
+
+
 def row_offsets(
     offsets: NDArray[np.int32], layout: PairLayout, first: int | None = None
 ) -> NDArray[np.int32]:

@@ -8,17 +8,19 @@ import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.batches.text_block import IDEOGRAPH, SPACE, WORD_ENDS, TextBlock
 from heedful.errors import UserError
 from heedful.reading.tagging import Entity, TaggedText, Word
 from heedful.scripts import HANGUL, KANA
 from heedful.tokens import Tokenizer
 from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION
 from heedful.tokens.clusters import ACCENTS
+from heedful.tokens.replacements import codes_of
 
 WordRule = Literal["tokenizer", "spaces", "pieces"]
 """How to split a text into words. ``tokenizer``: like the tokenizer, at spaces, punctuation and
@@ -32,31 +34,28 @@ or the piece with the highest probability."""
 Spans = NDArray[np.int32]
 """Start and end, in characters of a text. Shape (..., 2)."""
 
-_SEPARATORS = re.compile(
-    # A URL, which is one word.
-    r"https?://[!-~]*[0-9A-Za-z/]"
-    # Punctuation, except inside words such as @ann_b, #tag, US$, 5%, C++, AT&T and U.S.-led.
-    rf"|((?![-#$%&+.@_])[{PUNCTUATION.ranges()}])\1*|\.\.+|--+"
-    rf"|[{IDEOGRAPHS.ranges()}]|\s+"
-)
-
 _SPLIT = re.compile(rf"[{PUNCTUATION.ranges()}{IDEOGRAPHS.ranges()}\s]")
-_IDEOGRAPH = re.compile(rf"[{IDEOGRAPHS.ranges()}]")
 _PARTICLE_SCRIPTS = re.compile(f"[{KANA}{HANGUL}]")
 
 
-def word_breaks(text: str) -> list[int]:
-    """Return word boundaries by the rule ``spaces``, in order; some offsets appear twice.
+class PieceWords(NamedTuple):
+    """The N pieces of a text and their words."""
+
+    ids: NDArray[np.int32]
+    """(N,) Token ids."""
+    split: Spans
+    """(N, 2) The span of the tokenizer's word of each piece."""
+    words: Spans
+    """(N, 2) The span of each piece's word by the rule."""
+
+
+def word_breaks(text: str) -> set[int]:
+    """Return the word boundaries of a text by the rule ``spaces``.
 
     A run of the same punctuation mark is one word.
     """
-    breaks = [0]
-    separators = [match.span() for match in _SEPARATORS.finditer(text)]
-    for start, end in (*separators, (len(text), len(text))):
-        if text.endswith(".", breaks[-1], start):  # a full stop after the text in between
-            breaks.append(start - 1)
-        breaks += start, end
-    return breaks
+    block = TextBlock([text])
+    return {0, len(text), *(np.flatnonzero(block.breaks()) - block.starts[0]).tolist()}
 
 
 def in_one_word(text: str, end: int, start: int) -> bool:
@@ -75,40 +74,41 @@ def before_particle(text: str, at: int) -> bool:
 
 
 def piece_words(
-    text: str, tokenizer: Tokenizer, rule: WordRule = "tokenizer"
-) -> tuple[list[int], Spans]:
-    """Return the ids of a text's pieces, and for each piece the span of its word in the text.
+    texts: Sequence[str], tokenizer: Tokenizer, rule: WordRule = "tokenizer"
+) -> list[PieceWords]:
+    """Return the pieces of each text, and the span of each piece's word in its text.
 
-    The words are the tokenizer's words, split at spaces, punctuation and ideographs. By the rule
-    ``pieces``, each piece is a word, and pieces that share a character are one word. White space
-    and characters that the tokenizer drops are not words.
-
-    Shape:
-        N ids, and (N, 2) start and end.
+    The tokenizer's words are split at spaces, punctuation and ideographs. By the rule ``pieces``,
+    each piece is a word, and pieces that share a character are one word. White space and characters
+    that the tokenizer drops are not words. A text without words has no pieces.
     """
-    pieces = tokenizer.pieces(text)
-    spans = strip_spaces(text, pieces.offsets)  # (N, 2)
-    if rule == "pieces":
-        begins_word = spans[1:, 0] >= np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
-        word_indices = np.concatenate([[0], begins_word.cumsum()])
-    else:
-        word_indices = np.array(pieces.words, dtype=np.int64)
-        if tokenizer.words_at_spaces:
-            word_indices = _split_words(text, spans, word_indices, _SPLIT)
-        elif _IDEOGRAPH.search(text):  # byte-level tokenizers take several ideographs as one word
-            word_indices = _split_words(text, spans, word_indices, _IDEOGRAPH)
+    pieces, block = tokenizer.located_batch(texts), TextBlock(texts)
+    sizes = np.diff(pieces.bounds)  # (R,)
+    text_starts = np.repeat(block.starts, sizes)  # (N,)
+    begins_text = np.zeros(len(text_starts), np.bool_)
+    begins_text[pieces.bounds[:-1][sizes > 0]] = True
+    spans = _paired(pieces.begins + text_starts, pieces.ends + text_starts)
+    spans = _without_leading_spaces(block, spans)
+    # Pieces that share a character belong to one word.
+    begins_word = spans[:, 0] >= _ends_before(spans)
+    if rule != "pieces":
+        begins_word &= pieces.begins_word
+        classes = WORD_ENDS if tokenizer.words_at_spaces else IDEOGRAPH
+        begins_word |= _follows(block, spans, text_starts, np.repeat(block.ends, sizes), classes)
+    begins_word |= begins_text
     of_words = spans[:, 0] < spans[:, 1]  # (N,), False = white space
-    if not of_words.any():
-        return [], np.empty((0, 2), dtype=np.int32)
     if not of_words.all():
-        owners = _owners(of_words)
-        spans, word_indices = spans[owners], word_indices[owners]
-    first = _changes(word_indices)  # (W,)
-    starts = np.minimum.reduceat(spans[:, 0], first)
-    ends = np.maximum.reduceat(spans[:, 1], first)
-    counts = _ends(first, len(word_indices)) - first
-    words = extend_over_accents(text, _paired(starts, ends))
-    return pieces.ids, np.repeat(words, counts, axis=0)
+        spans, begins_word = _with_white_space(spans, begins_word, begins_text, of_words)
+    split = _merged(spans, begins_word, block.text)
+    words = _spaced_words(block, split, begins_text) if rule == "spaces" else split
+    shifts = text_starts.astype(np.int32)[:, None]
+    columns = pieces.ids.astype(np.int32), split - shifts, words - shifts
+    words_before = np.concatenate([[0], of_words.cumsum()])[pieces.bounds]  # (R + 1,)
+    ends = np.where(words_before[1:] > words_before[:-1], pieces.bounds[1:], pieces.bounds[:-1])
+    return [
+        PieceWords(*(column[start:end] for column in columns))
+        for start, end in zip(pieces.bounds.tolist(), ends.tolist(), strict=False)
+    ]
 
 
 def strip_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
@@ -117,8 +117,9 @@ def strip_spaces(text: str, offsets: Sequence[tuple[int, int]]) -> Spans:
     Shape:
         (N, 2) for N pieces.
     """
-    trimmed = [(end - len(text[start:end].lstrip()), end) for start, end in offsets]
-    return np.array(trimmed, dtype=np.int32).reshape(-1, 2)
+    block, spans = TextBlock([text]), np.array(offsets, np.int32).reshape(-1, 2)
+    shift = block.starts.astype(np.int32)
+    return _without_leading_spaces(block, spans + shift) - shift
 
 
 def extend_over_accents(text: str, spans: Spans) -> Spans:
@@ -136,8 +137,11 @@ def extend_over_accents(text: str, spans: Spans) -> Spans:
     if text.isascii():
         return spans
     limits = np.append(spans[1:, 0], len(text))  # (N,)
+    gaps = np.flatnonzero(spans[:, 1] < limits)
+    following = codes_of(text)[spans[gaps, 1]]
+    marks = [code for code in np.unique(following).tolist() if _is_mark(chr(code))]
     spans = spans.copy()
-    for index in np.flatnonzero(spans[:, 1] < limits).tolist():
+    for index in gaps[np.isin(following, marks)].tolist():
         end, limit = int(spans[index, 1]), int(limits[index])
         while end < limit and _is_mark(text[end]):
             end += 1
@@ -150,43 +154,84 @@ def _is_mark(character: str) -> bool:
     return all(ord(part) in ACCENTS for part in unicodedata.normalize("NFKD", character))
 
 
-def _split_words(
-    text: str, spans: Spans, word_indices: NDArray[np.int64], pattern: re.Pattern[str]
-) -> NDArray[np.int64]:
-    """Renumber words after also splitting next to characters matching ``pattern``. Shapes: (N,).
+def _without_leading_spaces(block: TextBlock, spans: Spans) -> Spans:
+    """Remove the leading spaces of spans in a block. Shapes: (N, 2)."""
+    begins, ends = spans[:, 0], spans[:, 1]
+    if not ((block.classes[begins] & SPACE > 0) & (begins < ends)).any():
+        return spans
+    return _paired(np.minimum(block.next_characters()[begins], ends), ends)
 
-    Pieces that share a character belong to one word. The piece of a space that is not in the text
-    starts at the next word.
+
+def _ends_before(spans: Spans) -> NDArray[np.int32]:
+    """Return the largest end of the pieces before each piece; 0 for the first. Shapes: (N,)."""
+    ends = np.zeros(len(spans), np.int32)
+    np.maximum.accumulate(spans[:-1, 1], out=ends[1:])
+    return ends
+
+
+def _follows(
+    block: TextBlock,
+    spans: Spans,
+    text_starts: NDArray[np.int64],
+    text_ends: NDArray[np.int64],
+    classes: int,
+) -> NDArray[np.bool_]:
+    """Return whether a character of some classes is between a piece and those before it.
+
+    The last character before and the first character of the piece count, too. Pieces that share a
+    character have none between them. The piece of a space that is not in the text starts at the
+    next word.
+
+    Shape:
+        (N,); `spans` is of shape (N, 2), and the start and end of the text of each piece of (N,).
     """
-    ends = np.maximum.accumulate(spans[:-1, 1])  # (N - 1,)
-    changes = (word_indices[1:] != word_indices[:-1]) & (spans[1:, 0] >= ends)
-    seams = zip(ends.tolist(), spans[1:, 0].tolist(), strict=True)
-    for index, (end, start) in enumerate(seams):
-        if 0 < end <= start and not changes[index]:
-            changes[index] = pattern.search(text, end - 1, start + 1) is not None
-    return np.concatenate([[0], changes.cumsum()])
+    counts, ends = block.count_before(classes), _ends_before(spans)
+    between = counts[np.minimum(spans[:, 0] + 1, text_ends)] > counts[np.maximum(ends - 1, 0)]
+    follows: NDArray[np.bool_] = between & (text_starts < ends) & (ends <= spans[:, 0])
+    return follows
 
 
-def _owners(of_words: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the index of the piece that determines each piece's word.
+def _with_white_space(
+    spans: Spans,
+    begins_word: NDArray[np.bool_],
+    begins_text: NDArray[np.bool_],
+    of_words: NDArray[np.bool_],
+) -> tuple[Spans, NDArray[np.bool_]]:
+    """Add the pieces of white space to the words, and return all spans and where words begin.
 
-    That is the piece itself, unless it is white space. White space belongs to the word before it,
-    or to the first word at the start of a text.
+    White space belongs to the word before it, or to the first word of the text. Shapes: (N, 2) for
+    spans, else (N,).
     """
-    owners = np.maximum.accumulate(np.where(of_words, np.arange(len(of_words)), 0))
-    return np.maximum(owners, of_words.argmax())
+    indices, size = np.arange(len(spans)), len(spans)
+    text_indices = begins_text.cumsum()
+    before = np.maximum.accumulate(np.where(of_words, indices, -1))
+    after = np.minimum.accumulate(np.where(of_words, indices, size - 1)[::-1])[::-1]
+    owners = np.where(text_indices[before] == text_indices, before, after)
+    owners[before < 0] = after[before < 0]
+    # A text of white space only has no words, so its pieces keep their own spans.
+    owners = np.where(text_indices[owners] == text_indices, owners, indices)
+    begins_word = _changes(begins_word.cumsum()[owners]) | begins_text
+    return spans[owners], begins_word
 
 
-def spaced_words(text: str, spans: Spans) -> Spans:
+def _merged(spans: Spans, begins_word: NDArray[np.bool_], text: str) -> Spans:
+    """Return the span of each piece's word, with its accents. Shapes: (N, 2)."""
+    first = begins_word.nonzero()[0]  # (W,)
+    starts, ends = spans[:, 0], spans[:, 1]
+    words = _paired(np.minimum.reduceat(starts, first), np.maximum.reduceat(ends, first))
+    return np.repeat(extend_over_accents(text, words), np.diff(first, append=len(spans)), axis=0)
+
+
+def _spaced_words(block: TextBlock, split: Spans, begins_text: NDArray[np.bool_]) -> Spans:
     """Merge the tokenizer's words into words by the rule ``spaces``. Shapes: (N, 2)."""
-    word_indices = np.searchsorted(word_breaks(text), spans[:, 0], side="right")  # (N,)
-    first = _changes(word_indices)  # (W,)
-    counts = _ends(first, len(word_indices)) - first
-    ends = spans[first + counts - 1, 1]  # (W,)
-    return np.repeat(_paired(spans[first, 0], ends), counts, axis=0)
+    word_indices = block.breaks().cumsum()[split[:, 0]]  # (N,)
+    first = (_changes(word_indices) | begins_text).nonzero()[0]  # (W,)
+    counts = np.diff(first, append=len(split))
+    ends = split[first + counts - 1, 1]  # (W,)
+    return np.repeat(_paired(split[first, 0], ends), counts, axis=0)
 
 
-def _paired(starts: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
+def _paired(starts: NDArray[np.integer], ends: NDArray[np.integer]) -> Spans:
     """Return starts and ends as spans. Shapes: (N,) to (N, 2)."""
     spans = np.empty((len(starts), 2), dtype=np.int32)
     spans[:, 0], spans[:, 1] = starts, ends
@@ -195,14 +240,14 @@ def _paired(starts: NDArray[np.int32], ends: NDArray[np.int32]) -> Spans:
 
 def first_pieces(spans: Spans) -> NDArray[np.int64]:
     """Return the index of each word's first piece. Shapes: (N, 2) to (W,)."""
-    return _changes(spans[:, 0])  # no two words start at the same offset
+    return _changes(spans[:, 0]).nonzero()[0]  # no two words start at the same offset
 
 
-def _changes(numbers: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the indices where a number differs from its predecessor; always includes 0."""
+def _changes(numbers: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return whether each number differs from its predecessor; True for the first. Shapes: (N,)."""
     changed = np.ones(len(numbers), dtype=np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=changed[1:])
-    return changed.nonzero()[0]
+    return changed
 
 
 def _ends(first: NDArray[np.int64], length: int) -> NDArray[np.int64]:
@@ -243,7 +288,9 @@ def refuse_shared_words(record: TaggedText, tokenizer: Tokenizer, rule: WordRule
         for first, second in pairwise(record.entities or ())
         if not re.search(r"\s", record.text[first.end : second.start])
     ]
-    words = piece_words(record.text, tokenizer, rule)[1] if close else np.empty((0, 2), np.int32)
+    if not close:
+        return record
+    words = piece_words([record.text], tokenizer, rule)[0].split
     for first, second in close:
         shared = words[(words[:, 0] < first.end) & (words[:, 1] > second.start)]
         for start, end in shared[:1].tolist():

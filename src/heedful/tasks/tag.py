@@ -17,10 +17,11 @@ from torch import Tensor
 from heedful import losses, metrics
 from heedful.batches import Batch, Draw, Example, Fitted
 from heedful.batches.collate import collate, token_labels
-from heedful.batches.features import row_offsets
+from heedful.batches.features import row_ids, row_offsets
+from heedful.batches.text_block import in_blocks
 from heedful.batches.windows import WINDOW_SHARE, fit_text, locating_errors
 from heedful.batches.words import (
-    Spans,
+    PieceWords,
     WordRule,
     before_particle,
     entities_in_words,
@@ -29,7 +30,6 @@ from heedful.batches.words import (
     in_one_word,
     piece_words,
     refuse_shared_words,
-    spaced_words,
     word_breaks,
     word_probabilities,
 )
@@ -150,7 +150,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
             entities = record.entities or ()
             types |= {entity.label for entity in entities}
             edges = {edge for entity in entities for edge in (entity.start, entity.end)}
-            if words == "spaces" and not edges.issubset(word_breaks(record.text)):
+            if words == "spaces" and not edges <= word_breaks(record.text):
                 words = "tokenizer"  # for an entity inside a spaced word: Paris-based
             if any(in_one_word(record.text, a.end, b.start) for a, b in pairwise(entities)) or any(
                 before_particle(record.text, edge) for edge in edges
@@ -228,51 +228,51 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         """
         layout = tokenizer.layout
         budget = fit.max_length - layout.size(pair=False)
-        for record in records:
-            ids, split = piece_words(record.text, tokenizer, self.words)
-            spans = self._joined(record.text, split)  # (N, 2)
-            targets = self._targets(record, split, spans) if labelled else None  # (N,)
-            with locating_errors(record):
-                parts = fit_text(
-                    range(len(ids)), limit=budget, rule=fit.long_text, stride=budget // WINDOW_SHARE
+        for block in in_blocks(records, lambda record: len(record.text)):
+            texts = [record.text for record in block]
+            for record, read in zip(block, piece_words(texts, tokenizer, self.words), strict=True):
+                targets = self._targets(record, read) if labelled else None  # (N,)
+                with locating_errors(record):
+                    parts = fit_text(
+                        range(len(read.ids)),
+                        limit=budget,
+                        rule=fit.long_text,
+                        stride=budget // WINDOW_SHARE,
+                    )
+                pieces, offsets = [], []
+                for part in parts.pieces:
+                    kept = slice(part.start, part.stop) if isinstance(part, range) else [*part]
+                    row = row_ids(read.ids[kept], layout)
+                    labels: tuple[float, ...] = ()
+                    if targets is not None:
+                        values = targets[kept].tolist()
+                        labels = tuple(layout.values(values, special=losses.IGNORED))
+                    pieces.append(
+                        Example(ids=row, split=layout.single_type_split(len(row)), labels=labels)
+                    )
+                    offsets.append(row_offsets(read.words[kept], layout))
+                yield Fitted(
+                    pieces=pieces,
+                    tokens_total=parts.tokens_total,
+                    tokens_used=parts.tokens_used,
+                    offsets=offsets,
+                    kept=parts.kept,
                 )
-            pieces, offsets = [], []
-            for part in parts.pieces:
-                indices = np.array(part, dtype=np.int64)
-                row = np.array(layout.ids([ids[piece] for piece in part]), dtype=np.int32)
-                labels: tuple[float, ...] = ()
-                if targets is not None:
-                    labels = tuple(layout.values(targets[indices].tolist(), special=losses.IGNORED))
-                pieces.append(
-                    Example(ids=row, split=layout.single_type_split(len(row)), labels=labels)
-                )
-                offsets.append(row_offsets(spans[indices], layout))
-            yield Fitted(
-                pieces=pieces,
-                tokens_total=parts.tokens_total,
-                tokens_used=parts.tokens_used,
-                offsets=offsets,
-                kept=parts.kept,
-            )
 
-    def _joined(self, text: str, split: Spans) -> Spans:
-        """Merge the words of the pre-tokenizer into the words of this run. Shapes: (N, 2)."""
-        return spaced_words(text, split) if self.words == "spaces" else split
-
-    def _targets(self, record: TaggedText, split: Spans, spans: Spans) -> NDArray[np.int64]:
+    def _targets(self, record: TaggedText, pieces: PieceWords) -> NDArray[np.int64]:
         """Return the tag index of each subword, or -100.
 
         A word belongs to an entity if its first part does.
 
         Args:
             record: the text and its entities.
-            split: for each subword, the span of its pre-tokenizer word. Shape (N, 2).
-            spans: for each subword, the span of its word as defined by this run. Shape (N, 2).
+            pieces: its N subwords, with the words of the tokenizer and of this run.
 
         Shape:
             (N,)
         """
         self.check(record)
+        split, spans = pieces.split, pieces.words
         parts, first = first_pieces(split), first_pieces(spans)  # (P,), (W,)
         words_before = [0, *np.isin(parts, first).cumsum().tolist()]  # words starting before a part
         entities = [
@@ -350,8 +350,8 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         )
         words = list(probabilities)
         if fitted.tokens_used < fitted.tokens_total:  # a tag sequence must not cross omitted words
-            spans = self._joined(record.text, piece_words(record.text, tokenizer, self.words)[1])
-            words = [(start, end) for start, end in spans[first_pieces(spans)].tolist()]
+            (read,) = piece_words([record.text], tokenizer, self.words)
+            words = [(start, end) for start, end in read.words[first_pieces(read.words)].tolist()]
         if record.words is not None:  # the tag of a given word is the tag of its first part
             firsts = first_inside(record.words, words)
             words = list(firsts)

@@ -25,6 +25,8 @@ class PieceArrays:
     """(N,) End of each piece; empty if not requested."""
     bounds: Indices
     """(R + 1,) Index of the first piece of each text, and the end of the last text."""
+    begins_word: NDArray[np.bool_]
+    """(N,) Whether each piece begins a word; empty if not known."""
 
     def ids_of(self, index: int) -> list[int]:
         """See `PieceBatch`."""
@@ -96,11 +98,17 @@ def _shared_numbers(count: int) -> NDArray[np.object_]:
 def as_arrays(lists: PieceLists) -> PieceArrays:
     """Convert the pieces of many texts from lists to arrays."""
     offsets = np.array(lists.offsets, np.int64).reshape(-1, 2)
+    words, bounds = np.array(lists.words, np.int64), np.array(lists.bounds, np.int64)
+    begins_word = np.ones(len(words), np.bool_)
+    np.not_equal(words[1:], words[:-1], out=begins_word[1:])
+    if len(words):
+        begins_word[bounds[:-1][bounds[:-1] < len(words)]] = True
     return PieceArrays(
         ids=np.array(lists.ids, np.int64),
         begins=offsets[:, 0],
         ends=offsets[:, 1],
-        bounds=np.array(lists.bounds, np.int64),
+        bounds=bounds,
+        begins_word=begins_word,
     )
 
 
@@ -111,6 +119,7 @@ def joined(parts: Sequence[PieceArrays]) -> PieceArrays:
         begins=np.concatenate([part.begins for part in parts]),
         ends=np.concatenate([part.ends for part in parts]),
         bounds=bounds_of(np.concatenate([np.diff(part.bounds) for part in parts])),
+        begins_word=np.concatenate([part.begins_word for part in parts]),
     )
 
 

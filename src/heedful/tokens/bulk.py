@@ -8,6 +8,7 @@ characters, not for a single sentence.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import ne
 from threading import Lock
 from typing import Protocol
 
@@ -129,14 +130,18 @@ class BulkEncoder:
             return self._plain(texts, located).arrays()
         numbers, starts = self._numbers(words), words.starts
         entries = self._lexicon.entries
+        inner_words = np.zeros(0, np.bool_)
         if words.hard_starts.size:
             chunks = words.hard_starts, words.hard_ends
-            entries, chunk_numbers = self._with_chunks(entries, block, *chunks, located)
+            entries, inner_words = self._with_chunks(entries, block, *chunks, located)
+            chunk_numbers = np.arange(len(entries) - len(words.hard_starts), len(entries))
             numbers = _replaced(numbers, chunk_numbers, starts, *chunks)
             starts = _replaced(starts, words.hard_starts, starts, *chunks)
         # A word may start with the separator's last character, if it acts as a space.
         bounds = np.searchsorted(starts, text_starts - len(separator))
-        return _gathered(entries, numbers, starts, text_starts, bounds, located)
+        return _gathered(
+            entries, numbers, starts, text_starts, bounds, inner_words if located else None
+        )
 
     def _numbers(self, words: BlockWords) -> Indices:
         """Return the lexicon number of each word; meaningless for words in hard chunks."""
@@ -149,12 +154,17 @@ class BulkEncoder:
 
     def _with_chunks(
         self, entries: Entries, block: str, starts: Indices, ends: Indices, located: bool
-    ) -> tuple[Entries, Indices]:
-        """Number the hard chunks of a block like words. Return all entries and the numbers."""
+    ) -> tuple[Entries, NDArray[np.bool_]]:
+        """Append the hard chunks of a block to the entries, like words.
+
+        Returns:
+            All entries, and whether each new piece begins a word of its chunk; empty unless
+            ``located``.
+        """
         chunks = [
             block[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         ]
-        numbers = np.arange(len(entries), len(entries) + len(chunks))
+        begins_word = np.zeros(0, np.bool_)
         if located:
             pieces = [self._chunk_pieces[chunk] for chunk in chunks]
             columns = [
@@ -162,12 +172,15 @@ class BulkEncoder:
                 for column in zip(*((one.ids, one.begins, one.ends) for one in pieces), strict=True)
             ]
             counts = np.array([one.size for one in pieces])
+            begins_word = np.array(
+                [new for one in pieces for new in map(ne, one.words, (-1, *one.words))], np.bool_
+            )
         else:
             ids = [self._chunk_ids[chunk] for chunk in chunks]
             flat = np.array([*chain.from_iterable(ids)], np.int64)
             columns = [flat, np.zeros_like(flat), np.zeros_like(flat)]
             counts = np.array([len(one) for one in ids])
-        return entries.extended(counts, *columns), numbers
+        return entries.extended(counts, *columns), begins_word
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -226,7 +239,7 @@ def _gathered(
     starts: Indices,
     text_starts: Indices,
     word_bounds: Indices,
-    located: bool,
+    inner_words: NDArray[np.bool_] | None,
 ) -> PieceArrays:
     """Gather the pieces of words, given by their numbers and starts.
 
@@ -236,18 +249,30 @@ def _gathered(
         starts: start of each word. Shape (W,).
         text_starts: start of each text, and of a hypothetical next text. Shape (R + 1,).
         word_bounds: first word of each text, and the end of the last. Shape (R + 1,).
-        located: whether to return offsets.
+        inner_words: for the last K pieces of the entries, those of hard chunks, whether each
+            begins a word. Shape (K,). None to leave out offsets and words.
     """
     counts = entries.counts.take(numbers)
     piece_bounds = bounds_of(counts)
-    pieces = np.arange(piece_bounds[-1]) + np.repeat(
-        entries.firsts.take(numbers) - piece_bounds[:-1], counts
-    )
+    pieces = ranges(entries.firsts.take(numbers), counts)
     bounds = piece_bounds.take(word_bounds)
     begins = ends = np.zeros(0, np.int64)
-    if located:
+    begins_word = np.zeros(0, np.bool_)
+    if inner_words is not None:
         shifts = np.repeat(starts, counts) - np.repeat(text_starts[:-1], np.diff(bounds))
         # An inserted space before a text is not part of the text.
         begins = np.maximum(entries.begins.take(pieces) + shifts, 0)
         ends = np.maximum(entries.ends.take(pieces) + shifts, 0)
-    return PieceArrays(ids=entries.ids.take(pieces), begins=begins, ends=ends, bounds=bounds)
+        begins_word = np.zeros(len(pieces), np.bool_)
+        begins_word[piece_bounds[:-1][counts > 0]] = True
+        if inner_words.size:
+            num_plain = len(entries.ids) - len(inner_words)
+            in_chunks = np.flatnonzero(pieces >= num_plain)
+            begins_word[in_chunks] |= inner_words[pieces[in_chunks] - num_plain]
+    return PieceArrays(
+        ids=entries.ids.take(pieces),
+        begins=begins,
+        ends=ends,
+        bounds=bounds,
+        begins_word=begins_word,
+    )

@@ -168,8 +168,7 @@ class ByteLevelEncoder:
         """Return the pieces of all texts, encoding one text at a time."""
         if not located:
             return PieceLists.of(self._plain_ids(texts))
-        pieces = [self.pieces(text) for text in texts]
-        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+        return PieceLists.of_texts([self.pieces(text) for text in texts])
 
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
         has_added = self._added.may_contain

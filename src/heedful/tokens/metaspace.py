@@ -72,7 +72,7 @@ class UnigramEncoder:
             pieces += map(self.pieces, group)
             self._first_pieces.discard(too_long)
             self._spaced_pieces.discard(too_long)
-        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+        return PieceLists.of_texts(pieces)
 
     def check_words(self) -> None:
         """Do nothing: this encoder accepts texts that are split into words."""

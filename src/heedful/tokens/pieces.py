@@ -54,6 +54,8 @@ class PieceLists:
     offsets: list[Offsets]
     """Empty if not requested."""
     bounds: list[int]
+    words: list[int] = field(default_factory=list)
+    """Index of each piece's word in its text; empty if not requested, or if texts were merged."""
 
     @classmethod
     def none(cls, count: int) -> "PieceLists":
@@ -62,13 +64,26 @@ class PieceLists:
 
     @classmethod
     def of(
-        cls, ids: Sequence[Sequence[int]], offsets: Iterable[Sequence[Offsets]] = ()
+        cls,
+        ids: Sequence[Sequence[int]],
+        offsets: Iterable[Sequence[Offsets]] = (),
+        words: Iterable[Sequence[int]] = (),
     ) -> "PieceLists":
         """Concatenate the pieces of the given texts."""
         return cls(
             ids=list(chain.from_iterable(ids)),
             offsets=list(chain.from_iterable(offsets)),
             bounds=list(accumulate(map(len, ids), initial=0)),
+            words=list(chain.from_iterable(words)),
+        )
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[Pieces]) -> "PieceLists":
+        """Concatenate the pieces of texts, with their offsets and words."""
+        return cls.of(
+            [text.ids for text in texts],
+            [text.offsets for text in texts],
+            [text.words for text in texts],
         )
 
     def ids_of(self, index: int) -> list[int]:

@@ -2,11 +2,14 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from heedful.tokens.layout import PairLayout
 from heedful.tokens.pieces import Pieces
 from heedful.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
+    from heedful.tokens.arrays import PieceArrays
 
 
 class Tokenizer(Protocol):
@@ -67,6 +70,9 @@ class Tokenizer(Protocol):
 
     def pieces(self, text: str) -> Pieces:
         """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
+
+    def located_batch(self, texts: Sequence[str]) -> "PieceArrays":
+        """Return the pieces of each text as arrays, with offsets; see `pieces`."""
 
     def continues_word(self, token_id: int) -> bool:
         """Return whether a token continues the word before it."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
 
 from heedful.arguments import suggest_arguments
 from heedful.errors import UserError
@@ -19,6 +19,9 @@ from heedful.tokens.pieces import PieceBatch, PieceLists, Pieces
 from heedful.tokens.plan import plan_rows
 from heedful.tokens.rows import Rows
 from heedful.tokens.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # importing numpy is slow, and a few short texts do not need it
+    from heedful.tokens.arrays import PieceArrays
 
 
 class CallOptions(TypedDict, total=False):
@@ -131,6 +134,13 @@ class ModelTokenizer(TokenConverter):
     def pieces(self, text: str) -> Pieces:
         """Return the ids, offsets and word indices of a text's tokens, without special tokens."""
         return self._encoder.pieces(text)
+
+    def located_batch(self, texts: Sequence[str]) -> "PieceArrays":
+        """Return the ids, offsets and first pieces of words of each text, without special tokens.
+
+        This is faster than `pieces` for thousands of characters.
+        """
+        return self._encoder.batch(texts, located=True).arrays()
 
     # Calls.
 

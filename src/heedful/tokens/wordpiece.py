@@ -193,8 +193,7 @@ class WordPieceEncoder:
         """Return the pieces of all texts, encoding one text at a time."""
         if not located:
             return PieceLists.of(self._plain_ids(texts))
-        pieces = [self.pieces(text) for text in texts]
-        return PieceLists.of([one.ids for one in pieces], [one.offsets for one in pieces])
+        return PieceLists.of_texts([self.pieces(text) for text in texts])
 
     def _plain_ids(self, texts: Sequence[str]) -> list[list[int]]:
         ids = self._chunk_ids.__getitem__

@@ -95,10 +95,11 @@ def tokens_of_words(
         tokenizer: the model's tokenizer.
     """
     words: dict[tuple[int, int], list[int]] = {}
-    spans, offsets = piece_words(text, tokenizer)[1], tokenizer.pieces(text).offsets
+    (pieces,) = piece_words([text], tokenizer)
+    offsets = tokenizer.pieces(text).offsets
     for index in numbers:
         if text[slice(*offsets[index])].strip():
-            start, end = spans[index].tolist()
+            start, end = pieces.words[index].tolist()
             words.setdefault((start, end), []).append(index)
     return words
 
