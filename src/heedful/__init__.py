@@ -72,11 +72,18 @@ __all__ = ["__version__", *_HOMES]
 # What the reference has and heedful has not -> what to use instead.
 _INSTEAD = {
     "AdamW": "torch.optim.AdamW",
+    "DataCollatorForLanguageModeling": "heedful.train('pretrain', ...), which masks words",
+    "DataCollatorWithPadding": "tokenizer.pad(batch, return_tensors='pt')",
     "EncoderDecoderModel": "heedful.BertEncoderDecoder",
+    "GenerationConfig": "the arguments of model.generate",
     "MarianMTModel": "heedful.load(folder), or heedful.Transformer",
     "MarianTokenizer": "heedful.TranslationTokenizer",
+    "PreTrainedModel": "heedful.BertPreTrainedModel, or an nn.Module around heedful.BertModel",
     "Trainer": "heedful.train(task, train=..., out=...), or a loop of your own",
     "TrainingArguments": "heedful.train(task, train=..., out=...)",
+    "ViTFeatureExtractor": "heedful.ViTImageProcessor",
+    "default_data_collator": "tokenizer.pad(batch, return_tensors='pt')",
+    "logging": "Python's logging module",
     "pipeline": "heedful.load(folder), which answers texts",
     "set_seed": "torch.manual_seed(seed)",
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.exact import assert_same_bits
 
 from heedful import ViTImageProcessor
@@ -58,6 +59,41 @@ def test_several_pictures_in_any_form(tmp_path: Path) -> None:
     assert_same_bits(pixels, pixels[:1].expand(4, -1, -1, -1), "one operation")
     for form in forms:
         assert_same_bits(processor(form)["pixel_values"], pixels[:1], "one operation")
+
+
+def test_pixels_as_arrays_and_tensors() -> None:
+    reference = pytest.importorskip("transformers", reason="needs the extra [hf]")
+    theirs, ours = reference.ViTImageProcessor(size={"height": 8, "width": 8}), _small()
+    pixels = np.asarray(_picture())  # (Y, X, C)
+    first = np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    for one in (pixels, first, torch.from_numpy(first), [pixels, pixels], np.stack([first] * 3)):
+        right = theirs(one, return_tensors="np")["pixel_values"]
+        np.testing.assert_allclose(ours(one, return_tensors="np").pixel_values, right, atol=1e-6)
+    assert_same_bits(ours(pixels).pixel_values, ours(_picture()).pixel_values, "one operation")
+    assert ours.preprocess(pixels).to("cpu").pixel_values.shape == (1, 3, 8, 8)
+    grey = ViTImageProcessor.from_dict({"size": 8, "image_mean": 0.5}, channels=1)
+    for one in (pixels[:, :, 0], pixels[:, :, :1]):
+        assert grey(one).pixel_values.shape == (1, 1, 8, 8)
+    with pytest.raises(UserError, match=r"image 1: an array of float64 and shape \(31, 47, 3\)"):
+        ours(pixels / 255)
+    with pytest.raises(UserError, match=r"an array of uint8 and shape \(31, 47, 2\); it must be"):
+        ours(pixels[:, :, :2])
+
+
+def test_sizes_as_in_the_reference() -> None:
+    assert _small() == ViTImageProcessor(size=8) == ViTImageProcessor(size=(8, 8))  # type: ignore[arg-type]
+    size = ViTImageProcessor(size=(8, 9)).size
+    assert size == (8, 9)
+    assert (size["height"], size["width"], size[-1]) == (8, 9, 9)  # type: ignore[call-overload]
+    assert "height" in size
+    assert "shortest_edge" not in size
+    for wrong in ({"shortest_edge": 8}, (8,), "8"):
+        with pytest.raises(UserError, match=r'expected \{"height": 224, "width": 224\}'):
+            ViTImageProcessor(size=wrong)  # type: ignore[arg-type]
+
+
+def _small() -> ViTImageProcessor:
+    return ViTImageProcessor(size={"height": 8, "width": 8})  # type: ignore[arg-type]
 
 
 def test_grey() -> None:

@@ -116,12 +116,12 @@ def test_what_is_dropped_is_zero_even_of_infinity() -> None:
 
 
 def test_it_says_its_probability() -> None:
-    assert repr(Dropout(0.25)) == "Dropout(probability=0.25)"
+    assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
 
 
 def test_p_is_the_probability() -> None:
     dropout = Dropout(0.1)
     dropout.p = 0.0
-    assert (dropout.p, dropout.probability) == (0, 0)
+    assert dropout.p == 0
     values = torch.ones(9)
     assert dropout(values) is values

@@ -100,7 +100,7 @@ def test_recomputing_with_only_the_last_states_wanted(norm_before: bool, dropout
     stack = _stack(is_pre_norm=norm_before).train()
     for part in stack.modules():
         if isinstance(part, Dropout):
-            part.probability = dropout
+            part.p = dropout
     results = []
     for recompute in (False, True):
         hidden, context = _inputs()

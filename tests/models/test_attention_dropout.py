@@ -32,7 +32,7 @@ def made(family: str, head: Any) -> Model:
 
 def rates(model: Model) -> set[float]:
     """Return the dropout rates of a model's attention."""
-    return {part.dropout for part in model.modules() if isinstance(part, MultiHead)}
+    return {part.dropout.p for part in model.modules() if isinstance(part, MultiHead)}
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILY_NAMES if name != "xlnet"])

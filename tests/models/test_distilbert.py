@@ -72,15 +72,15 @@ def test_where_values_are_dropped() -> None:
     config = _config(dropout=0.1, attention_dropout=0.2, qa_dropout=0.3, seq_classif_dropout=0.4)
     classifier = DistilBertForSequenceClassification(config)
     block = classifier.distilbert.encoder.blocks[0]
-    assert classifier.distilbert.embeddings.dropout.probability == 0.1
-    assert block.attention.self.dropout == 0.2
-    assert block.attention.output.dropout.probability == 0.0
-    assert block.output.dropout.probability == 0.1
-    assert (classifier.head.input_dropout.probability, classifier.head.dropout.probability) == (
+    assert classifier.distilbert.embeddings.dropout.p == 0.1
+    assert block.attention.self.dropout.p == 0.2
+    assert block.attention.output.dropout.p == 0.0
+    assert block.output.dropout.p == 0.1
+    assert (classifier.head.input_dropout.p, classifier.head.dropout.p) == (
         0.0,
         0.4,
     )
-    assert DistilBertForQuestionAnswering(config).head.dropout.probability == 0.3
+    assert DistilBertForQuestionAnswering(config).head.dropout.p == 0.3
 
 
 def test_one_rate_of_dropout_sets_all(tmp_path: Path) -> None:

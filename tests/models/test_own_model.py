@@ -1,6 +1,7 @@
 """Models of a user's own load and save all that they add to a body, of any kind."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from tests.exact import assert_same_bits
 from torch import nn
 
 from heedful import BertForSequenceClassification, BertPreTrainedModel
+from heedful.errors import UserError
 from heedful.models import BertConfig, BertModel
 
 
@@ -105,3 +107,14 @@ def test_float64_is_not_rounded(config: BertConfig, tmp_path: Path, dtype: str) 
     model.save_pretrained(tmp_path / "wide")
     again = BertModel.from_pretrained(tmp_path / "wide", dtype=dtype)
     assert_same_bits(again.state_dict(), model.state_dict(), "stored")
+
+
+@pytest.mark.parametrize("option", ["dtype", "torch_dtype"])
+def test_the_dtype_of_a_model_of_a_users_own(folder: Path, option: str) -> None:
+    options: Any = {option: torch.float64, "attn_implementation": "sdpa"}
+    model = Namesake.from_pretrained(folder, **options)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    plain = Namesake.from_pretrained(folder, **{option: "auto"})
+    assert {parameter.dtype for parameter in plain.parameters()} == {torch.float32}
+    with pytest.raises(UserError, match="attn_implementation"):
+        Namesake.from_pretrained(folder, attn_implementation="fast")

@@ -41,7 +41,7 @@ def test_a_folder_gives_the_model_back(tmp_path: Path, options: dict[str, Any]) 
         assert parameter.requires_grad
         assert parameter.dtype == torch.float32
     again = RnnSearch.from_pretrained(tmp_path / "run", dropout=0.4)
-    assert (again.config.dropout, again.dropout.probability) == (0.4, 0.4)
+    assert (again.config.dropout, again.dropout.p) == (0.4, 0.4)
 
 
 def test_a_fresh_model_is_drawn_by_the_seed() -> None:

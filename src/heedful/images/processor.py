@@ -22,9 +22,10 @@ from heedful.sources import resolve, takes_download_options
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from torch import Tensor
 
-OneImage: TypeAlias = "str | Path | bytes | Image"
-"""A path, the bytes of a file, or a Pillow image."""
+OneImage: TypeAlias = "str | Path | bytes | Image | NDArray[np.uint8] | Tensor"
+"""A path, the bytes of a file, a Pillow image, or its pixels."""
 
 CONFIG = "preprocessor_config.json"
 
@@ -41,8 +42,23 @@ _IGNORED = {
 _UNSUPPORTED = ("do_center_crop", "do_pad")
 """Steps that are not supported."""
 
+_SIDES = ("height", "width")
+
 RESAMPLING = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}
 """Resampling filters by Pillow's numbers."""
+
+
+class Pixels(dict[str, Any]):
+    """The ``pixel_values`` of images, also as an attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self:
+            return self[name]
+        raise AttributeError(f"this has no {name!r}{did_you_mean(name, self)}")
+
+    def to(self, device: Any) -> "Pixels":
+        """Return tensors on a device."""
+        return Pixels({name: values.to(device) for name, values in self.items()})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +72,8 @@ class ViTImageProcessor:
     """
 
     size: tuple[int, int] = (224, 224)
-    """Rows and columns, in pixels."""
+    """Rows and columns, in pixels; becomes an `ImageSize`. As in the reference, it may also be
+    ``{"height": 224, "width": 224}``, or one number for both."""
     resample: int = 2
     """Resampling filter, by Pillow's number."""
     do_resize: bool = True
@@ -73,9 +90,10 @@ class ViTImageProcessor:
     """Standard deviation of each channel: C numbers."""
 
     def __post_init__(self) -> None:
-        rows, columns = self.size
-        if not all(type(side) is int and 1 <= side < 2**16 for side in (rows, columns)):
+        size = _size(self.size)
+        if not all(type(side) is int and 1 <= side < 2**16 for side in size):
             raise UserError(f"size is {self.size}; it must be rows and columns of pixels")
+        object.__setattr__(self, "size", size)
         if self.resample not in RESAMPLING or isinstance(self.resample, bool):
             names = ", ".join(f"{number} ({name})" for number, name in RESAMPLING.items())
             raise UserError(f"resample is {self.resample!r}; it must be one of {names}")
@@ -110,17 +128,20 @@ class ViTImageProcessor:
         images: "OneImage | Sequence[OneImage]",
         *,
         return_tensors: Literal["pt", "np"] = "pt",
-    ) -> dict[str, Any]:
+    ) -> "Pixels":
         """Return ``pixel_values`` of one image or several, for ``model(**processor(images))``.
 
         Args:
-            images: paths, bytes of files, or Pillow images.
+            images: paths, bytes of files, Pillow images, or arrays and tensors of pixels from 0 to
+                255, of type uint8 and shape (C, Y, X), (Y, X, C) or (Y, X).
             return_tensors: tensor type, ``pt`` for torch or ``np`` for numpy.
 
         Raises:
             UserError: see `read`.
         """
-        if isinstance(images, str | Path | bytes) or not isinstance(images, Sequence):
+        if getattr(images, "ndim", 0) == 4:  # a batch as one array or tensor
+            images = [*images]  # type: ignore[misc]
+        elif isinstance(images, str | Path | bytes) or not isinstance(images, Sequence):
             images = [images]
         if not images:
             raise UserError("no image given")
@@ -129,19 +150,25 @@ class ViTImageProcessor:
         pixels = [self._pixels_of(one, f"image {n}") for n, one in enumerate(items, start=1)]
         values = self.values(np.stack(pixels))
         if return_tensors == "np":
-            return {"pixel_values": values}
+            return Pixels({"pixel_values": values})
         import torch
 
-        return {"pixel_values": torch.from_numpy(values)}
+        return Pixels({"pixel_values": torch.from_numpy(values)})
+
+    preprocess = __call__
 
     def _pixels_of(self, image: "OneImage", source: str) -> NDArray[np.uint8]:
         if isinstance(image, str | Path):
             return self.read(Path(image), str(image))
         if isinstance(image, bytes):
             return self.read(image, source)
+        if hasattr(image, "__array__") and hasattr(image, "ndim"):
+            image = _as_image(np.asarray(image), source)
         if not hasattr(image, "has_transparency_data"):
             kind = type(image).__name__
-            raise UserError(f"{source}: a {kind}; give a file, its bytes, or a Pillow image")
+            raise UserError(
+                f"{source}: a {kind}; give a file, its bytes, a Pillow image, or an array of pixels"
+            )
         try:
             flat = opaque_image(image, source, channels=self.channels)
         except UserError:
@@ -233,8 +260,6 @@ class ViTImageProcessor:
         for key in fields:
             if key not in names:
                 raise UserError(f"{where}: unknown key {key!r}{did_you_mean(key, names)}")
-        if "size" in fields:
-            fields["size"] = _size(fields["size"], where)
         for key in ("image_mean", "image_std"):
             if key in fields or channels != 3:
                 value = fields.get(key)
@@ -269,19 +294,48 @@ class ViTImageProcessor:
         files.write_json(Path(folder) / CONFIG, self.to_dict())
 
 
-def _size(value: Any, where: str) -> tuple[int, int]:
-    """Parse the ``size`` of a file to rows and columns.
+class ImageSize(tuple[int, int]):
+    """Rows and columns, in pixels; as in the reference also ``["height"]`` and ``["width"]``."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(_SIDES.index(key) if key in _SIDES else key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in _SIDES or super().__contains__(key)
+
+
+def _size(value: Any) -> ImageSize:
+    """Parse a size to rows and columns.
 
     Raises:
         UserError: the value gives only one side, or is not a size.
     """
     if type(value) is int:
-        return value, value
-    if isinstance(value, Mapping) and set(value) == {"height", "width"}:
-        return value["height"], value["width"]
+        return ImageSize((value, value))
+    if isinstance(value, Mapping) and set(value) == set(_SIDES):
+        return ImageSize(value[side] for side in _SIDES)
     if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2:
-        return value[0], value[1]
-    raise UserError(f'{where}: size is {value!r}; expected {{"height": 224, "width": 224}}')
+        return ImageSize(value)
+    raise UserError(f'size is {value!r}; expected {{"height": 224, "width": 224}}')
+
+
+def _as_image(pixels: NDArray[Any], source: str) -> "Image":
+    """Return pixels as a Pillow image; as in the reference, channels may be first or last."""
+    from PIL import Image
+
+    if pixels.ndim == 3 and pixels.shape[0] in (1, 3):
+        pixels = pixels.transpose(1, 2, 0)
+    if pixels.dtype != np.uint8 or not (
+        pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))
+    ):
+        raise UserError(
+            f"{source}: an array of {pixels.dtype} and shape {pixels.shape}; it must be of uint8 "
+            "and shape (C, Y, X), (Y, X, C) or (Y, X) with 1 or 3 channels"
+        )
+    grey = pixels[:, :, 0] if pixels.ndim == 3 and pixels.shape[2] == 1 else pixels
+    return Image.fromarray(np.ascontiguousarray(grey))
 
 
 def _each(value: Any, channels: int) -> tuple[Any, ...]:

@@ -22,7 +22,7 @@ from heedful.layers.attention import AttentionOutput
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, KVCache
 from heedful.layers.disentangled import Disentangled
-from heedful.layers.dropout import Dropout
+from heedful.layers.dropout import Dropout, active_probability, drop, drops_plainly
 from heedful.layers.feedforward import Intermediate
 from heedful.layers.linear import Linear
 from heedful.layers.multihead import BIASES, MultiHead
@@ -144,23 +144,23 @@ class Residual(nn.Module):
             hidden: the residual. Shape (B, S, D).
         """
         if self.is_fused(inner, hidden):
-            dropout = self.dropout.probability if self.training else 0.0
-            end = (self.dense, hidden, self.LayerNorm)
+            end, dropout = (self.dense, hidden, self.LayerNorm), active_probability(self.dropout)
             return fused.dropout_add_norm(inner, *end, dropout=dropout)
         return self.add_norm(self.dense(inner), hidden)
 
     def is_fused(self, inner: Tensor, hidden: Tensor) -> bool:
         """Return whether one fused kernel follows the matrix product; see ``fused.py``."""
-        supports = fused.supports_dropout_add_norm
-        return not self.is_pre_norm and supports(self.dense, self.LayerNorm, inner, hidden)
+        parts = (self.dense, self.LayerNorm, inner, hidden)
+        supports = drops_plainly(self.dropout) and fused.supports_dropout_add_norm(*parts)
+        return supports and not self.is_pre_norm
 
     def add_norm(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
         """Return the output of the sublayer for projected values of shape (B, S, D).
 
         If ``checkpointed`` (see ``Block``), return the sum before normalisation.
         """
-        summed: Tensor = self.dropout(projected, keep_bits=not recomputed) + hidden
-        return summed if self.is_pre_norm or recomputed else self.LayerNorm(summed)
+        hidden = drop(self.dropout, projected, keep_bits=not recomputed) + hidden
+        return hidden if self.is_pre_norm or recomputed else self.LayerNorm(hidden)
 
 
 class Attention(nn.Module):

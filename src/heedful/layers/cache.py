@@ -7,6 +7,7 @@ changes in place: ``layers/tree_cache.py``.
 Shapes: B batch, H heads, T key length, E length of the encoder's output, K head width.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -75,9 +76,17 @@ class BlockCache:
         )
 
 
+KeysAndValues = tuple[Tensor, ...]
+"""Keys and values of a block; in a block with cross-attention, followed by those of the encoder's
+tokens."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
-    """The KV cache of all blocks."""
+    """The KV cache of all blocks.
+
+    As in the reference, ``cache[0]`` is the pair of keys and values of the first block.
+    """
 
     blocks: tuple[BlockCache, ...]
     """One per block, from the first to the last."""
@@ -86,6 +95,24 @@ class Cache:
     def length(self) -> int:
         """Number of cached tokens of the decoder."""
         return self.blocks[0].length if self.blocks else 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return the number of cached tokens, which is the same for all blocks."""
+        return self.length
+
+    def to_legacy_cache(self) -> tuple[KeysAndValues, ...]:
+        """Return the keys and values of each block."""
+        return tuple(self)
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[KeysAndValues]:
+        for block in self.blocks:
+            yield (*block.self_attention, *(block.cross_attention or ()))
+
+    def __getitem__(self, index: int) -> KeysAndValues:
+        return self.to_legacy_cache()[index]
 
     def select(self, rows: Tensor) -> "Cache":
         """Return the sequences with the given indices, as beam search needs.

@@ -19,25 +19,15 @@ from torch.autograd.function import once_differentiable
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-class Dropout(nn.Module):
+class Dropout(nn.Dropout):
     """Dropout in training, the identity otherwise.
 
     Args:
-        probability: probability of setting a value to zero, at least 0 and below 1.
+        p: probability of setting a value to zero, at least 0 and below 1.
     """
 
-    def __init__(self, probability: float) -> None:
-        super().__init__()
-        self.probability = probability
-
-    @property
-    def p(self) -> float:
-        """The probability, by its name in torch."""
-        return self.probability
-
-    @p.setter
-    def p(self, probability: float) -> None:
-        self.probability = probability
+    def __init__(self, p: float) -> None:
+        super().__init__(p)
 
     def forward(self, values: Tensor, *, keep_bits: bool = True) -> Tensor:
         """Return ``values``; in training, some are set to zero and the others scaled up.
@@ -47,16 +37,36 @@ class Dropout(nn.Module):
             keep_bits: whether to save the mask for the backward pass. Otherwise, on a CPU, the
                 backward pass draws the same mask again.
         """
-        if not self.training or self.probability == 0:
+        if not self.training or self.p == 0:
             return values
         if values.device.type != "cpu":
-            return F.dropout(values, self.probability)
-        dropped: Tensor = _Drop.apply(values, self.probability, keep_bits)  # type: ignore[no-untyped-call]
+            return F.dropout(values, self.p)
+        dropped: Tensor = _Drop.apply(values, self.p, keep_bits)  # type: ignore[no-untyped-call]
         return dropped
 
     def extra_repr(self) -> str:
-        """Return the arguments that ``print`` shows."""
-        return f"probability={self.probability}"
+        """Return the argument that ``print`` shows."""
+        return f"p={self.p}"
+
+
+def active_probability(dropout: nn.Module) -> float:
+    """Return the probability with which a layer drops values now: 0 in evaluation mode.
+
+    Layers other than torch's ``nn.Dropout`` are taken to drop nothing, such as ``nn.Identity``.
+    """
+    return dropout.p if dropout.training and isinstance(dropout, nn.Dropout) else 0.0
+
+
+def drops_plainly(layer: nn.Module) -> bool:
+    """Return whether `active_probability` says all about a layer in the place of a dropout."""
+    return isinstance(layer, nn.Dropout | nn.Identity)
+
+
+def drop(layer: nn.Module, values: Tensor, *, keep_bits: bool) -> Tensor:
+    """Return the values of a dropout layer; only heedful's knows ``keep_bits``."""
+    options = {"keep_bits": keep_bits} if isinstance(layer, Dropout) else {}
+    dropped: Tensor = layer(values, **options)
+    return dropped
 
 
 class _Drop(torch.autograd.Function):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from heedful.layers import fused
-from heedful.layers.dropout import Dropout
+from heedful.layers.dropout import Dropout, active_probability
 from heedful.layers.linear import Linear, is_plain, linear
 
 
@@ -60,7 +60,7 @@ class Intermediate(nn.Module):
         Large activations are recomputed in the backward pass, unless the whole block is
         ``checkpointed``; see ``Block``.
         """
-        has_dropout = self.training and self.dropout.probability > 0
+        has_dropout = active_probability(self.dropout) > 0
         projected: Tensor
         # Check the size last: an export does not train, and must keep sizes dynamic.
         if (

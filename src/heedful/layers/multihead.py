@@ -18,6 +18,7 @@ from heedful.layers.attention import AttentionOutput, attend, attend_talking
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import KeyValue
 from heedful.layers.disentangled import Disentangled, disentangled_bias
+from heedful.layers.dropout import Dropout, active_probability
 from heedful.layers.linear import Linear
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
@@ -60,7 +61,7 @@ class MultiHead(nn.Module):
         super().__init__()
         self.heads = tuple(heads)
         self.head_width = head_width
-        self.dropout = dropout
+        self.dropout = Dropout(dropout)
         self.score_factor = score_factor
         self.compute_dtype: torch.dtype | None = None
         """Dtype of the matrix products if torch casts the weights just before (sharded mixed
@@ -182,7 +183,7 @@ class MultiHead(nn.Module):
             bias = distances if bias is None or distances is None else bias + distances
         if self.disentangled is not None and distances is not None:
             bias = self._disentangled_bias(query, memory.key, distances)
-        dropout = self.dropout if self.training else 0.0
+        dropout = active_probability(self.dropout)
         if memory_packing is not None and memory_packing.bounds is not None:
             keys = memory_packing.bounds
             queries = keys.single if packing is None else packing.bounds

@@ -7,7 +7,7 @@ distinct blocks, T key length with the cache, S input length without the cache, 
 encoder's output, D model width.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
+from heedful.errors import UserError, with_article
 from heedful.layers.block import Block, BlockOutput, Context
 from heedful.layers.cache import Cache, KeyValue, KVCache
 from heedful.layers.convolution import Convolution
@@ -264,7 +265,7 @@ def _compute(
         defers_norm: whether to defer the block's last normalisation to the next block, which
             recomputes it, too.
     """
-    output: BlockOutput
+    output: Any
     if recompute:
         modules = (_bind_weights(block), None if norm is None else _bind_weights(norm))
         output = checkpoint(
@@ -274,7 +275,24 @@ def _compute(
             output = output._replace(hidden=block.last_norm(output.hidden))
     else:
         output = block(hidden, context, **options)
-    return output
+    return output if isinstance(output, BlockOutput) else _from_hook(output, context, options)
+
+
+def _from_hook(output: Any, context: Context, options: Mapping[str, Any]) -> BlockOutput:
+    """Return the output of a block from what a user's forward hook made of it.
+
+    Raises:
+        UserError: it has no hidden states, or it lacks a value that the model must return.
+    """
+    if isinstance(output, tuple) and len(output) == len(BlockOutput._fields):
+        return BlockOutput(*output)
+    hidden = output[0] if isinstance(output, tuple) and len(output) == 1 else output
+    if not isinstance(hidden, Tensor) or context.need_cache or options["need_weights"]:
+        raise UserError(
+            f"a hook of a block returned {with_article(type(output).__name__)}; return the block's "
+            "output with other hidden states: (hidden, *output[1:])"
+        )
+    return BlockOutput(hidden, None, None, None, ())
 
 
 def _bind_weights(module: nn.Module) -> Callable[..., Any]:

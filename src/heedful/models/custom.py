@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, ClassVar, Self, Unpack
 
+import torch
 from torch import nn
 
-from heedful.errors import UserError
+from heedful.errors import UserError, check_known
 from heedful.models import loading, pretrained
 from heedful.models.albert.config import AlbertConfig
 from heedful.models.bert.config import BertConfig
@@ -30,7 +31,7 @@ from heedful.models.electra.config import ElectraConfig
 from heedful.models.model import Model
 from heedful.models.pretrained import CONFIG
 from heedful.models.roberta.config import RobertaConfig
-from heedful.models.stored_config import ConfigOptions
+from heedful.models.stored_config import ATTENTION, ConfigOptions
 from heedful.models.weights import read_weights
 from heedful.sources import resolve, takes_download_options
 
@@ -97,6 +98,9 @@ class CustomModel(Model):
         *inputs: Any,
         config: Any = None,
         ignore_mismatched_sizes: bool = False,
+        dtype: torch.dtype | str | None = None,
+        torch_dtype: torch.dtype | str | None = None,
+        attn_implementation: str | None = None,
         revision: str | None = None,
         allow_pickle: bool = False,
         **options: Unpack[ConfigOptions],
@@ -108,6 +112,9 @@ class CustomModel(Model):
             inputs: further arguments of the class.
             config: the configuration instead of the folder's.
             ignore_mismatched_sizes: whether weights of another size in the folder start fresh.
+            dtype: see ``Model.from_pretrained``.
+            torch_dtype: see ``Model.from_pretrained``.
+            attn_implementation: see ``Model.from_pretrained``.
             revision: commit, tag or branch of a hub name.
             allow_pickle: whether to read ``pytorch_model.bin`` if there is no safetensors file.
             options: fields of the configuration to change, and further arguments of the class.
@@ -115,6 +122,8 @@ class CustomModel(Model):
         Raises:
             UserError: see ``Model.from_pretrained``.
         """
+        if attn_implementation is not None:
+            check_known("attn_implementation", attn_implementation, ATTENTION)
         folder = resolve(name, revision, allow_pickle=allow_pickle)
         model_type, family = loading.family_of(folder)
         if family.config_class() is not cls.config_class:
@@ -131,14 +140,16 @@ class CustomModel(Model):
             raise UserError(
                 f"{cls.__name__} has no body; its constructor must set {cls.base_model_prefix}"
             )
+        weights = read_weights(folder, allow_pickle)
+        chosen = loading.merge_dtypes(dtype, torch_dtype)
+        chosen = None if chosen is None else loading.dtype_of(chosen, weights)
+        if chosen == torch.float64:
+            model.to(chosen)  # before the weights, which float32 would round
         report = pretrained.set_weights(
-            model,
-            read_weights(folder, allow_pickle),
-            folder,
-            ignore_mismatched_sizes=ignore_mismatched_sizes,
+            model, weights, folder, ignore_mismatched_sizes=ignore_mismatched_sizes
         )
         loading.log_report(report, name)
-        return model.eval()
+        return (model if chosen is None else model.to(chosen)).eval()
 
 
 class BertPreTrainedModel(CustomModel):

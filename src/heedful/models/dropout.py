@@ -32,4 +32,4 @@ def set_attention_dropout(model: Model, probability: float) -> None:
         part.config = replace(part.config, **{name: probability})
     for module in model.modules():
         if isinstance(module, MultiHead):
-            module.dropout = probability
+            module.dropout.p = probability

@@ -34,6 +34,7 @@ from heedful.models.by_hand import CallableBlock, CallableStack
 from heedful.models.configs import remaining
 from heedful.models.encoder_config import BlocksConfig, EncoderConfig, usable_positions
 from heedful.models.language_heads import LanguageHead, Transform
+from heedful.models.observed import has_user_hooks, pools_first
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import initialise
 
@@ -217,7 +218,7 @@ class Encoder(Body):
         head_mask: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        past_key_values: Cache | Sequence[Sequence[Tensor]] | None = None,
         use_cache: bool = False,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
@@ -243,20 +244,22 @@ class Encoder(Body):
             encoder_hidden_states: input of cross-attention; ignored if its keys and values are
                 cached. Shape (B, E, D).
             encoder_attention_mask: like ``attention_mask``. Shape (B, E) or (B, S, E).
-            past_key_values: KV cache returned by an earlier call, which this call continues.
+            past_key_values: KV cache returned by an earlier call, which this call continues; or
+                the keys and values of each block, as in ``cache.to_legacy_cache()``.
             use_cache: whether to return ``past_key_values``.
             output_attentions: whether to return the attention weights.
             output_hidden_states: whether to return the outputs of the embeddings and blocks.
             output_kernels: whether to return the name of the kernel of each attention.
             only_first: whether to compute only the first token in the last block.
-                ``last_hidden_state`` then has shape (B, 1, D).
+                ``last_hidden_state`` then has shape (B, 1, D). It has no effect if a user's pooler
+                or hooks may read other tokens.
 
         Raises:
             UserError: a shape, a dtype or a value is wrong, or an argument is only for decoders
                 and the model is none. Values are checked only on the CPU.
         """
         config = self.config
-        start = 0 if past_key_values is None else past_key_values.length
+        start = 0 if (past := inputs.as_cache(past_key_values)) is None else past.length
         tokens = inputs.check_tokens(input_ids, inputs_embeds, start, self.max_positions, config)
         if self.num_types:
             inputs.check_rows("token_type_ids", token_type_ids, tokens, self.num_types)
@@ -266,15 +269,16 @@ class Encoder(Body):
             config,
             tokens,
             attention_mask=attention_mask,
-            past=past_key_values,
+            past=past,
             encoded=encoder_hidden_states,
             encoded_mask=encoder_attention_mask,
             need_cache=use_cache,
             need_texts=self.sparse is not None,
         )
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
-        self_only = encoder_hidden_states is None and past_key_values is None and not use_cache
-        can_pack = self_only and not (output_attentions or output_hidden_states)
+        self_only = encoder_hidden_states is None and past is None and not use_cache
+        only_first, may_pack = self._shortcuts(only_first)
+        can_pack = self_only and may_pack and not (output_attentions or output_hidden_states)
         packing = self._packing(attention_mask, tokens, only_first=only_first) if can_pack else None
         hidden = self.embeddings(
             tokens, token_type_ids, position_ids, task_type_ids, start, packing
@@ -286,7 +290,7 @@ class Encoder(Body):
             replace(context, packing=packing),
             head_mask=head_mask,
             cross_head_mask=head_mask,
-            past=None if past_key_values is None else past_key_values.blocks,
+            past=None if past is None else past.blocks,
             weights_of=range(len(self.encoder.blocks)) if output_attentions else (),
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
@@ -303,6 +307,12 @@ class Encoder(Body):
             cross_attentions=encoded.cross_attentions,
             kernels=encoded.kernels if output_kernels else None,
         )
+
+    def _shortcuts(self, only_first: bool) -> tuple[bool, bool]:
+        """Return whether to compute only the first token, and whether padding may be left out."""
+        may_pack = self.training or only_first or self.packs_at_inference
+        may_pack = may_pack and not has_user_hooks(self)
+        return only_first and may_pack and pools_first(self.pooler, Pooler), may_pack
 
     def _packing(
         self, attention_mask: Tensor | None, tokens: Tensor, *, only_first: bool

@@ -7,6 +7,7 @@ Shapes: B batch, S length, D model width, C classes, outputs or choices, V vocab
 positions.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -266,7 +267,7 @@ def causal_lm(
     head_mask: Tensor | None = None,
     encoder_hidden_states: Tensor | None = None,
     encoder_attention_mask: Tensor | None = None,
-    past_key_values: Cache | None = None,
+    past_key_values: Cache | Sequence[Sequence[Tensor]] | None = None,
     use_cache: bool | None = None,
     labels: Tensor | None = None,
     positions: Tensor | None = None,

@@ -254,7 +254,12 @@ def _search(options: GenerateOptions, prompt_length: int, end: int | None) -> Se
         longest = DEFAULT_NEW_TOKENS if length is None else length - prompt_length
         if longest < 1:
             raise UserError(f"max_length is {length}; the prompts have {prompt_length} tokens")
-    shortest = max(chosen.get("min_new_tokens", 0), chosen.get("min_length", 0) - prompt_length)
+    shortest = chosen.get("min_new_tokens")
+    if shortest is None:
+        shortest = max(chosen.get("min_length", 0) - prompt_length, 0)
+    never = _never(chosen.get("bad_words_ids", []), end)
+    if end is not None and shortest >= longest:  # then no text ends before the longest length
+        never, end = (*never, end), None
     return Search(
         eos_token_id=NO_TOKEN if end is None else end,
         max_new_tokens=longest,
@@ -274,7 +279,7 @@ def _search(options: GenerateOptions, prompt_length: int, end: int | None) -> Se
         top_k=options.get("top_k", DEFAULT_TOP_K) or 0 if samples else 0,
         top_p=chosen.get("top_p", 1.0),
         seed=int(torch.randint(2**31, ())) if samples else 0,
-        never=_never(chosen.get("bad_words_ids", []), end),
+        never=never,
     )
 
 

@@ -4,7 +4,8 @@ Shapes: B batch, S input length, T key length (cached and new tokens), E length 
 output, H heads, L blocks, D model width, W embedding width.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from heedful.errors import UserError, with_article
 from heedful.layers import masks
 from heedful.layers.block import Context
 from heedful.layers.blocksparse import texts_of
-from heedful.layers.cache import Cache
+from heedful.layers.cache import BlockCache, Cache, KeyValue
 from heedful.layers.packing import Packing, packing, packing_of_mask, packing_of_texts
 from heedful.models.encoder_config import EncoderConfig
 
@@ -210,6 +211,35 @@ def _check_cache(past: Cache, batch: int, encoded: int | None, config: EncoderCo
                         f"{tuple(tensor.shape)}; it must be {shape}"
                     )
     return encoded
+
+
+def as_cache(past: Cache | Sequence[Sequence[Tensor]] | None) -> Cache | None:
+    """Return a KV cache, from the keys and values of each block if that is what is given.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if past is None or hasattr(past, "blocks"):
+        return cast("Cache | None", past)  # or the cache of a search, which changes in place
+    if not isinstance(past, Sequence) or not all(
+        isinstance(block, Sequence)
+        and len(block) in (2, 4)
+        and all(isinstance(tensor, Tensor) for tensor in block)
+        for block in past
+    ):
+        raise UserError(
+            f"past_key_values is {with_article(type(past).__name__)}; give what an earlier call "
+            "returned, or the keys and values of each block: ((keys, values), ...)"
+        )
+    return Cache(
+        blocks=tuple(
+            BlockCache(
+                self_attention=KeyValue(*block[:2]),
+                cross_attention=KeyValue(*block[2:]) if len(block) > 2 else None,
+            )
+            for block in past
+        )
+    )
 
 
 def packing_of(

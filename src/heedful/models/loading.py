@@ -175,7 +175,7 @@ def read_model(
     if pooling and "add_pooling_layer" not in signature(cls.__init__).parameters:
         raise UserError(f"{cls.__name__} has no option add_pooling_layer; leave it out")
     weights = read_weights(folder, allow_pickle)
-    chosen = None if dtype is None else _dtype_of(dtype, weights)
+    chosen = None if dtype is None else dtype_of(dtype, weights)
     with _without_weights(cls):
         model = cls(config, **pooling) if pooling else cls.from_config(config)
     if chosen == torch.float64:
@@ -208,7 +208,7 @@ def log_report(report: LoadReport, name: str | os.PathLike[str]) -> None:
         logger.info("%s: weights not used: %s", name, _in_any_block(report.unused))
 
 
-def _dtype_of(dtype: torch.dtype | str, weights: Mapping[str, torch.Tensor]) -> torch.dtype:
+def dtype_of(dtype: torch.dtype | str, weights: Mapping[str, torch.Tensor]) -> torch.dtype:
     """Return the dtype that a user chose: itself, its name, or ``"auto"`` for that of the file."""
     if dtype == "auto":
         return next(one.dtype for one in weights.values() if one.is_floating_point())

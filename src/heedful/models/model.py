@@ -16,6 +16,7 @@ from heedful.models import loading, pretrained
 from heedful.models.label_names import merge_labels
 from heedful.models.pretrained import LoadReport
 from heedful.models.reference_methods import ReferenceMethods
+from heedful.models.state_dicts import in_own_names
 from heedful.models.stored_config import ATTENTION, CALL_DEFAULTS, fix_shape
 from heedful.models.weights import renamed
 from heedful.sources import takes_download_options
@@ -365,6 +366,22 @@ class Model(ReferenceMethods):
                 "it out, and the reference reads model.safetensors, too"
             )
         pretrained.save_pretrained(self, folder, overwrite=overwrite)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
+    ) -> Any:
+        """Load a state dict of this model, or of the same model of the reference.
+
+        Args:
+            state_dict: the weights. The reference has other names for them in most families.
+            strict: whether names may be neither missing nor unexpected.
+            assign: see torch.
+
+        Raises:
+            RuntimeError: see torch.
+            UserError: a weight is there twice, under two names.
+        """
+        return super().load_state_dict(in_own_names(self, state_dict), strict, assign)
 
     def file_weights(self) -> dict[str, Tensor]:
         """Return the weights under their names in a file. Shared ones have the first name."""

@@ -187,14 +187,10 @@ def set_weights(
             an encoder weight that the model lacks, or a shape or dtype is wrong.
     """
     prefix = model.body.prefix
-    weights = _named_by_model(model, tensors, folder)
+    weights = named_by_model(model, tensors, folder)
     if fresh_head:
         weights = {name: weights[name] for name in weights if _part(name) in BODY}
-    parameters = _by_plain_name(model, prefix)
-    for name in [name for name in weights if name.endswith(_DECODER_BIAS)]:
-        bias = name.removesuffix(_DECODER_BIAS) + ".bias"
-        if bias in parameters and bias not in weights:
-            weights[bias] = weights.pop(name)
+    parameters = by_plain_name(model, prefix)
     mismatched = _mismatched(weights, parameters) if ignore_mismatched_sizes else set()
     weights = {name: tensor for name, tensor in weights.items() if name not in mismatched}
     missing = [name for name in parameters if name not in weights]
@@ -220,31 +216,48 @@ def set_weights(
     copied = [name for name in weights if name in parameters and parameters[name] not in ready]
     for part_name, part in model.named_modules():
         owned = [f"{part_name}.{name}" for name, _ in part.named_parameters(recurse=False)]
-        if any(_plain_name(name, prefix) in missing for name in owned):
+        if any(plain_name(name, prefix) in missing for name in owned):
             initialise_alone(part, model.config.initializer_range)
-    tensors_of_model = {**_by_plain_name(model, prefix), **_saved_buffers(model, prefix)}
+    tensors_of_model = {**by_plain_name(model, prefix), **_saved_buffers(model, prefix)}
     with torch.no_grad():
         for name in (*copied, *(name for name in buffers if name in weights)):
             tensors_of_model[name].copy_(weights[name])
     names = [name for name, _ in model.named_parameters()]
-    model.loaded = frozenset(name for name in names if _plain_name(name, prefix) in weights)
+    model.loaded = frozenset(name for name in names if plain_name(name, prefix) in weights)
     fresh = dict.fromkeys(name if name in mismatched else _up_to_part(name) for name in missing)
     return LoadReport(fresh=[*fresh], unused=surplus)
 
 
-def _named_by_model(
+def named_by_model(
     model: "Model", tensors: Mapping[str, Tensor], folder: Path
 ) -> dict[str, Tensor]:
-    """Return the weights of a file under the plain names of the model."""
+    """Return the weights of a file under the plain names of the model.
+
+    Raises:
+        UserError: a weight has two names in the file.
+    """
     from_files = {theirs: ours for ours, theirs in model.file_names.items()}
     weights: dict[str, Tensor] = {}
     for file_name, tensor in model.body.from_file_layout(tensors).items():
-        name = renamed(_plain_name(file_name, model.body.prefix), from_files)
+        name = renamed(plain_name(file_name, model.body.prefix), from_files)
         if name in weights:
             raise UserError(f"{folder}: {name} appears twice, under two names")
         if name not in BUFFERS:
             weights[name] = tensor
+    parameters = by_plain_name(model, model.body.prefix)
+    for name in [name for name in weights if name.endswith(_DECODER_BIAS)]:
+        bias = name.removesuffix(_DECODER_BIAS) + ".bias"
+        if bias in parameters and bias not in weights:
+            weights[bias] = weights.pop(name)
     return weights
+
+
+def is_unprefixed(model: "Model", name: str) -> bool:
+    """Return whether a tensor of the body lacks the prefix that a model with a head gives it."""
+    prefix = model.body.prefix
+    from_files = {theirs: ours for ours, theirs in model.file_names.items()}
+    of_body = _part(renamed(plain_name(name, prefix), from_files)) in BODY
+    return model.body is not model and of_body and not name.startswith(f"{prefix}.")
 
 
 def _missing_parts(model: "Model", present: Sequence[str], missing: Sequence[str]) -> list[str]:
@@ -254,7 +267,7 @@ def _missing_parts(model: "Model", present: Sequence[str], missing: Sequence[str
     """
     prefix = model.body.prefix
     of_body = {
-        _plain_name(name, prefix)
+        plain_name(name, prefix)
         for name, _ in model.named_parameters()
         if model.body is model or name.startswith(f"{prefix}.")
     }
@@ -281,7 +294,7 @@ def _saved_buffers(model: nn.Module, prefix: str) -> dict[str, Tensor]:
     """Return the buffers that a state dict holds, by plain name."""
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     state = model.state_dict(keep_vars=True)
-    return {_plain_name(name, prefix): state[name] for name in state if name not in parameters}
+    return {plain_name(name, prefix): state[name] for name in state if name not in parameters}
 
 
 def _mismatched(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> set[str]:
@@ -294,8 +307,9 @@ def _mismatched(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor])
     return {name for name in weights if name.rpartition(".")[0] in modules}
 
 
-def _by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
-    return {_plain_name(name, prefix): value for name, value in model.named_parameters()}
+def by_plain_name(model: nn.Module, prefix: str) -> dict[str, nn.Parameter]:
+    """Return the parameters of a model by plain name."""
+    return {plain_name(name, prefix): value for name, value in model.named_parameters()}
 
 
 def _part(name: str) -> str:
@@ -324,7 +338,7 @@ def _check_fit(name: str, tensor: Tensor, expected: Tensor, folder: Path) -> Non
         raise UserError(f"{folder}: {name} has type {tensor.dtype}; weights are floating point")
 
 
-def _plain_name(name: str, prefix: str) -> str:
+def plain_name(name: str, prefix: str) -> str:
     """Return the reference's current name, without the prefix of a model with a head."""
     name = name.removeprefix(f"{prefix}.")
     for old, new in ((".gamma", ".weight"), (".beta", ".bias")):

@@ -245,7 +245,7 @@ class BertEncoderDecoder(Model):
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
-        past_key_values: Cache | None = None,
+        past_key_values: Cache | Sequence[Sequence[Tensor]] | None = None,
         use_cache: bool = False,
         labels: Tensor | None = None,
         reduction: losses.Reduction = "mean",

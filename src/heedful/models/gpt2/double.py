@@ -3,6 +3,7 @@
 Shapes: B batch, C choices, S length, D model width, V vocabulary, N scored positions or texts.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -109,7 +110,7 @@ def predict_next_and_choose(
     position_ids: Tensor | None = None,
     inputs_embeds: Tensor | None = None,
     head_mask: Tensor | None = None,
-    past_key_values: Cache | None = None,
+    past_key_values: Cache | Sequence[Sequence[Tensor]] | None = None,
     use_cache: bool | None = None,
     mc_token_ids: Tensor | None = None,
     labels: Tensor | None = None,

@@ -14,6 +14,7 @@ from heedful.models import images, inputs
 from heedful.models.body import Body
 from heedful.models.encoder import Pooler, Variant, make_stack
 from heedful.models.heads import PixelHead, SequenceHead
+from heedful.models.observed import has_user_hooks, pools_first
 from heedful.models.outputs import BertModelOutput
 from heedful.models.pretrained import initialise
 from heedful.models.vit.config import ViTConfig
@@ -119,7 +120,8 @@ class ViTModel(Body):
                 last of them is not normalised, unlike ``last_hidden_state``.
             output_kernels: whether to return the name of the kernel of each attention.
             only_first: whether to compute only the class token in the last block.
-                ``last_hidden_state`` then has shape (B, 1, D).
+                ``last_hidden_state`` then has shape (B, 1, D). It has no effect if a user's pooler
+                or hooks may read other tokens.
 
         Raises:
             UserError: a shape is wrong, or patches are masked and the model has no embedding for
@@ -131,6 +133,7 @@ class ViTModel(Body):
         images.check_patch_mask(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         pixels = pixel_values.to(self.layernorm.weight.dtype)
+        first_suffices = pools_first(self.pooler, Pooler) and not has_user_hooks(self)
         encoded = self.encoder(
             self.embeddings(pixels, bool_masked_pos),
             Context(),
@@ -138,7 +141,7 @@ class ViTModel(Body):
             weights_of=range(len(self.encoder.blocks)) if output_attentions else (),
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
-            only_first=only_first,
+            only_first=only_first and first_suffices,
         )
         last = self.layernorm(encoded.hidden)
         return BertModelOutput(

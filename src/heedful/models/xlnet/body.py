@@ -18,6 +18,7 @@ from heedful.models import inputs
 from heedful.models.body import Body
 from heedful.models.encoder import Variant, make_stack
 from heedful.models.heads import last_positions
+from heedful.models.observed import has_user_hooks
 from heedful.models.outputs import XLNetModelOutput
 from heedful.models.pretrained import initialise
 from heedful.models.xlnet import names, streams
@@ -153,9 +154,9 @@ class XLNetModel(Body):
         memory = streams.check_memory(mems, batch, config)
         targets = streams.check_targets(target_mapping, shape)
         mask = streams.padding(attention_mask, input_mask, shape)
-        can_pack = memory is None and targets is None and not (use_mems or output_attentions)
-        packing = None
-        if self.training and only_last and can_pack and not output_hidden_states:
+        can_pack = only_last and memory is None and targets is None and not output_hidden_states
+        returned, packing = use_mems or output_attentions, None
+        if self.training and can_pack and not (returned or has_user_hooks(self)):
             packing = inputs.packing_of(attention_mask if input_mask is None else mask, tokens)
         context = streams.context_of(
             config,
