@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,36 @@ def test_results_are_in_order_and_threads_are_shared(at_once: int) -> None:
     thread.start()
     thread.join()
     assert later == [4]
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_other_threads_that_start_meanwhile_have_all_threads() -> None:
+    def compute(number: int) -> int:
+        ends = time.monotonic() + SECONDS
+        while (count := _threads_of_a_new_thread()) != 4 and time.monotonic() < ends:
+            time.sleep(0.001)
+        return count
+
+    assert list(compute_batches(compute, range(4), 2)) == [4] * 4
+
+
+def _threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_an_interruption_while_threads_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(barrier: threading.Barrier, timeout: float | None = None) -> int:
+        if threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+        return wait(barrier, timeout)
+
+    wait = threading.Barrier.wait
+    monkeypatch.setattr(threading.Barrier, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(compute_batches(lambda number: number, range(4), 2))
+    assert not [one for one in threading.enumerate() if one.name.startswith("batch")]
 
 
 @given(st.integers(1, 200), st.integers(1, 4))

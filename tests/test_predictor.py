@@ -442,3 +442,11 @@ def test_a_text_is_named_by_its_place_among_all() -> None:
     texts[4150] = "good " * 200
     with pytest.raises(UserError, match="line 4151"):
         list(predictor.predict(texts, long_text="refuse"))
+
+
+@pytest.mark.parametrize("run", ["classify", "translate", "replies"])
+def test_a_callers_autocast_has_no_effect(run: str) -> None:
+    model = heedful.load(LATEST / run, precision="fp32")
+    expected = model("the red cat")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert model("the red cat") == expected

@@ -68,20 +68,25 @@ def _in_parallel(
 
     threads = torch.get_num_threads()
     shares = iter(shared_evenly(threads, at_once))
+    started = threading.Barrier(at_once + 1)
 
     def start() -> None:
         torch.get_num_threads()  # takes the number that was set last, by whichever thread
         torch.set_num_threads(next(shares))
+        started.wait()
 
-    try:
-        with ThreadPoolExecutor(at_once, "batch", start) as pool:
+    with ThreadPoolExecutor(at_once, "batch") as pool:
+        try:
+            for _ in range(at_once):
+                pool.submit(start)
+            started.wait()
+            # Other threads that use torch for the first time take the number that was set last.
+            torch.set_num_threads(threads)
             # A copy of the context also has the check of the caller; see `cancellable`.
             futures = [pool.submit(copy_context().run, run, batch) for batch in batches]
-            try:
-                for future in futures:
-                    yield future.result()
-            finally:
-                stopped.set()
-                pool.shutdown(wait=False, cancel_futures=True)
-    finally:
-        torch.set_num_threads(threads)  # threads that start later take the number that was set last
+            for future in futures:
+                yield future.result()
+        finally:
+            stopped.set()
+            started.abort()  # or the threads would wait for this one if it was interrupted
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -376,12 +376,8 @@ class Predictor:
         if "see" in self.task.abilities:
             return random_images(self.tokenizer)
         assert not isinstance(self.tokenizer, TranslationTokenizer)  # translators have no int8 form
-        return calibration_rows(
-            self.tokenizer.layout.begin,
-            self.tokenizer.layout.end,
-            vocab_size=self.model.config.vocab_size,
-            positions=self.positions,
-        )
+        layout, size = self.tokenizer.layout, self.model.config.vocab_size
+        return calibration_rows(layout.begin, layout.end, vocab_size=size, positions=self.positions)
 
     def _compute(
         self,
@@ -394,7 +390,9 @@ class Predictor:
         record_numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
         forward = self.compiled.model
 
+        # A caller's autocast has no effect: the precision is that of the predictor.
         @torch.inference_mode()
+        @torch.autocast(self.device.type, enabled=False)  # type: ignore[untyped-decorator]
         def compute(rows: Positions) -> list[Any]:
             check_cancelled()
             draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])

@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from tests.alike import assert_same_texts, tokens_of
 from torch import Tensor
 
+from heedful import GPT2Config, GPT2LMHeadModel
 from heedful.cancellation import cancellable
 from heedful.decoding.search import Hypothesis, Search, search
 from heedful.errors import UserError
@@ -294,3 +296,21 @@ def test_a_vocabulary_smaller_than_the_beam() -> None:
 def test_options_that_do_not_fit_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         run([5], **options)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ([1], "there are 1 item_seeds for 2 items"),
+        ([1, 2, 3], "there are 3 item_seeds for 2 items"),
+        ([1, 1.5], "a seed in item_seeds is 1.5; it must be a whole number"),
+        ([1, -1], "a seed in item_seeds is -1; it must be 0 or above"),
+    ],
+)
+def test_seeds_that_do_not_fit_the_items(seeds: list[Any], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        run([5, 6], item_seeds=seeds, do_sample=True)
+    model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9)).eval()
+    options = Search(eos_token_id=8, do_sample=True, max_new_tokens=2)
+    with pytest.raises(UserError, match=re.escape(message)):
+        model.generate(torch.tensor([[1], [2]]), search=options, item_seeds=seeds)

@@ -122,7 +122,7 @@ def test_damaged_compressed_files(tmp_path: Path, ending: str) -> None:
     path.write_bytes(b"plain\n")
     assert error_of(path) == f"{path}: not {kind} data, though its name ends in {ending}"
     path.with_suffix("").write_bytes(PACK[ending]("é\n".encode() * 100))
-    hint = f"it looks like {kind}: its name must end in {ending}"
+    hint = f"it looks like {kind}: decompress it, or let its name end in {ending}"
     assert hint in error_of(path.with_suffix(""))
 
 
@@ -187,7 +187,8 @@ OTHER = "; if it is in another encoding, such as Excel's cp1252, give that by --
         (
             "a.txt",
             WHOLE,
-            ", line 1: not UTF-8 (byte 2 is 0x8b; it looks like gzip: its name must end in .gz)",
+            ", line 1: not UTF-8 (byte 2 is 0x8b; it looks like gzip: decompress it, or let its "
+            "name end in .gz)",
         ),
         ("a.txt", b"ok\nno\0t\n", ", line 2: byte 3 is NUL; this is not a text file"),
         ("a.txt", "\u00e9\0".encode(), ", line 1: byte 3 is NUL; this is not a text file"),

@@ -385,6 +385,11 @@ HEAD = "text,label\n"
             ", line 2, column 'label': missing, though earlier lines have it"
             " (did you mean 'lable'?); columns: 'text', 'lable'",
         ),
+        (  # not like a column that is read as something else
+            "a.jsonl",
+            '{"label": "a", "text": "b"}\n{"text": "a"}\n',
+            ", line 2, column 'label': missing, though earlier lines have it; columns: 'text'",
+        ),
         (
             "a.jsonl",
             '{"text": 5, "label": 1}',

@@ -10,7 +10,7 @@ from tests.tiny_folders import write_folder
 from torch import nn
 
 import heedful
-from heedful import BertModel
+from heedful import BertModel, GPT2Config
 from heedful.batches import Batch, Draw, Example
 from heedful.cli import run
 from heedful.commands.evaluate import evaluate
@@ -160,8 +160,15 @@ def test_what_was_cut_or_cannot_be_is_told_by_options(tmp_path: Path, capsys: Ou
     )
     assert run([*words, "--min-new-tokens", "4"]) == 2
     told = capsys.readouterr().err
-    assert "--min-new-tokens 4: at most 4 tokens are generated: give fewer, or a larger" in told
+    assert "--min-new-tokens 4: at most 4 tokens are generated, and one of them is the end" in told
     assert run([*words, "--min-new-tokens", "3"]) == 0
+    most = GPT2Config.from_pretrained(tmp_path / "gpt2").n_positions // 2
+    words = words[:-2]
+    assert run([*words, "--max-new-tokens", str(most)]) == 0
+    capsys.readouterr()
+    assert run([*words, "--max-new-tokens", str(most + 1)]) == 2
+    told = capsys.readouterr().err
+    assert f"the model continues a text by at most {most} tokens, half of its positions" in told
 
 
 def test_a_long_text_is_scored_in_windows(tiny_model: Path, tmp_path: Path, capsys: Out) -> None:

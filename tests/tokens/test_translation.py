@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from tests.tiny_folders import write_folder
 
 from heedful.errors import UserError
 from heedful.files import write_manifest
@@ -57,6 +58,9 @@ def test_other_folders_are_none_of_a_translation(tmp_path: Path, tiny_model: Pat
     assert not is_translation_folder(tmp_path)
     with pytest.raises(UserError, match=r"source\.spm: no such file"):
         TranslationTokenizer.from_pretrained(tmp_path)
+    write_folder("gpt2", tmp_path / "gpt2")
+    with pytest.raises(UserError, match=r"holds no translator, but a model with a merges\.txt"):
+        TranslationTokenizer.from_pretrained(tmp_path / "gpt2")
 
 
 def test_the_vocabulary_of_another_model_is_refused(tmp_path: Path) -> None:

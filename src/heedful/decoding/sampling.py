@@ -18,7 +18,32 @@ from torch import Tensor
 
 from heedful.cancellation import check_cancelled
 from heedful.decoding import candidates
-from heedful.decoding.options import Hypothesis, ScoreFunction, Search, State, length_divisor
+from heedful.decoding.options import (
+    Hypothesis,
+    ScoreFunction,
+    Search,
+    State,
+    check_whole,
+    length_divisor,
+)
+from heedful.errors import UserError
+
+
+def checked_seeds(item_seeds: Sequence[int] | None, num_items: int) -> Sequence[int]:
+    """Return the seed of each item: 0, 1, 2, ... by default.
+
+    Raises:
+        UserError: there are more or fewer seeds than items, or one is no whole number from 0.
+    """
+    if item_seeds is None:
+        return range(num_items)
+    if len(item_seeds) != num_items:
+        raise UserError(f"there are {len(item_seeds)} item_seeds for {num_items} items")
+    for seed in item_seeds:
+        check_whole("a seed in item_seeds", seed)
+        if seed < 0:
+            raise UserError(f"a seed in item_seeds is {seed}; it must be 0 or above")
+    return item_seeds
 
 
 def sample(

@@ -23,7 +23,7 @@ from heedful.decoding.options import (
     State,
     StaticDecoder,
 )
-from heedful.decoding.sampling import sample
+from heedful.decoding.sampling import checked_seeds, sample
 from heedful.device_transfer import blocks_host
 
 __all__ = [
@@ -67,14 +67,14 @@ def search(
         fewer if the vocabulary is too small. Sampling returns them in the order of drawing.
 
     Raises:
-        UserError: the prefixes are invalid, or there is a coverage penalty but the model has no
-            source.
+        UserError: the prefixes or seeds are invalid, or there is a coverage penalty but the model
+            has no source.
     """
     forced = forced_tokens(prefixes, len(first), options)
     counted = _padded_left(prompts) if options.count_prompt and prompts else None
     if options.do_sample:
-        item_seeds = range(len(first)) if item_seeds is None else item_seeds
-        return sample(step, state, first, options, forced, item_seeds, counted)
+        seeds = checked_seeds(item_seeds, len(first))
+        return sample(step, state, first, options, forced, seeds, counted)
     return beam_search(step, state, first, options, forced, counted)
 
 

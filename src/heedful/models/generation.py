@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from heedful.decoding.sampling import checked_seeds
 from heedful.decoding.search import (
     Hypothesis,
     Search,
@@ -109,7 +110,7 @@ def generate(
         output = _call(decoder, tokens[:, None], state, state.token_type)
         return output.logits[:, -1], replace(state, cache=output.past_key_values)
 
-    item_seeds = range(len(prompts)) if item_seeds is None else item_seeds
+    item_seeds = checked_seeds(item_seeds, len(prompts))
     steps = getattr(decoder, "compiled_steps", None)
     last = prompts.gather(1, lengths[:, None] - 1).squeeze(1)  # (B,)
     counted = _tokens(prompts, lengths) if options.count_prompt else None

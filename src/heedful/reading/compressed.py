@@ -104,7 +104,7 @@ def compression_hint(start: bytes) -> str:
     """Return a hint if a file's first bytes look like compressed data, else an empty string."""
     for ending, kind in COMPRESSIONS.items():
         if start.startswith(kind.magic):
-            return f"; it looks like {kind.name}: its name must end in {ending}"
+            return f"; it looks like {kind.name}: decompress it, or let its name end in {ending}"
     return ""
 
 

@@ -283,7 +283,9 @@ def _check_has(names: Sequence[str], fields: _RowFields, where: str, unit: str) 
     """Check that a row has the columns of the rows before it."""
     for field in fields.all():
         if field.name not in names:
-            near = did_you_mean(field.name, names[:MAX_SUGGESTION_NAMES])
+            others = {one.name for one in fields.all()}
+            free = [name for name in names if name not in others]
+            near = did_you_mean(field.name, free[:MAX_SUGGESTION_NAMES])
             known = join_names([repr(name) for name in names])
             raise UserError(
                 f"{where}, {field}: missing, though earlier {unit}s have it{near}; columns: {known}"

@@ -55,8 +55,8 @@ class PredictSettings:
     beam: int = 4
     """Beam size: number of hypotheses during generation; 1 is greedy search."""
     max_new_tokens: int | None = None
-    """Maximum number of tokens to generate, limited by the model's positions; default: 64; for
-    translation 1.5 times the longest in training."""
+    """Maximum number of tokens to generate, limited by the model's positions; to continue a text,
+    at most half of them; default: 64; for translation 1.5 times the longest in training."""
     min_new_tokens: int = 0
     """Minimum number of tokens to generate."""
     length_penalty: float = 1.0

@@ -343,6 +343,11 @@ class Generate(Task[Record, GenerationOutput, Generation]):
         token_ids = unpadded_token_ids(batch)
         # Not limited by the longest text of the batch: a result must not depend on the other texts.
         max_tokens = model.max_target_positions if self.pairs else model.max_positions // 2
+        if not self.pairs and (settings.max_new_tokens or 0) > max_tokens:
+            raise UserError(
+                f"--max-new-tokens {settings.max_new_tokens}: the model continues a text by at "
+                f"most {max_tokens:,} tokens, half of its positions"
+            )
         search = search_options(
             settings,
             eos_token_id=token_ids[0][-1],  # [SEP]

@@ -69,7 +69,7 @@ def search_options(
     if settings.min_new_tokens >= max_new_tokens:
         raise UserError(
             f"--min-new-tokens {settings.min_new_tokens}: at most {max_new_tokens:,} tokens are "
-            "generated: give fewer, or a larger --max-new-tokens"
+            "generated, and one of them is the end"
         )
     return Search(
         eos_token_id=eos_token_id,

@@ -17,6 +17,7 @@ from heedful.errors import UserError
 from heedful.files import MANIFEST, check_manifest, read_json_or_empty, write_json
 from heedful.sources import resolve, takes_download_options
 from heedful.tokens.additions import ADDITIONAL
+from heedful.tokens.bytelevel_folder import MERGES
 from heedful.tokens.folder import SPECIAL as SPECIAL_FILE
 from heedful.tokens.folder import checked_value, content_of, read_files
 from heedful.tokens.marian import SOURCE_MODEL, TARGET_MODEL, MarianText, is_code, read_side
@@ -112,6 +113,8 @@ class TranslationTokenizer:
             check_manifest(folder, only=FILES)
         if not (folder / VOCABULARY).is_file():
             raise UserError(f"{folder}: holds no translator (there is no {VOCABULARY})")
+        if (folder / MERGES).is_file() and not is_translation_folder(folder):
+            raise UserError(f"{folder}: holds no translator, but a model with a {MERGES}")
         config = read_json_or_empty(folder / CONFIG)
         source = read_ids(folder / VOCABULARY)
         separate = config.get("separate_vocabs", False)
