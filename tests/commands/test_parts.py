@@ -207,7 +207,10 @@ def test_nothing_is_replaced_unasked(capsys: pytest.CaptureFixture[str]) -> None
         PREDICT, capsys
     )
     assert run([*PREDICT, "--resume"]) == 0
-    assert capsys.readouterr().err == "answers.jsonl is finished; nothing to do\n"
+    assert (
+        capsys.readouterr().err
+        == "answers.jsonl exists, so nothing is computed; --overwrite computes it again\n"
+    )
     assert OUT.read_text() == "mine\n"
     assert "give one of them" in error_of([*PREDICT, "--resume", "--overwrite"], capsys)
     PARTS.mkdir()
@@ -246,7 +249,10 @@ def test_a_folder_is_finished_when_it_has_all_files(capsys: pytest.CaptureFixtur
     assert run([*predict, "--resume"]) == 0
     assert (folder / "new.jsonl").read_text() == right()
     assert run([*predict, "--resume"]) == 0
-    assert "folder is finished; nothing to do\n" in capsys.readouterr().err
+    assert (
+        "folder exists, so nothing is computed; --overwrite computes it again\n"
+        in capsys.readouterr().err
+    )
     assert run([*predict, "--overwrite"]) == 0
     (folder / "new.jsonl").rename(folder / "other.jsonl")
     assert "folder holds no new.jsonl" in error_of([*predict, "--resume"], capsys)

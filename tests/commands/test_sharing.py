@@ -274,7 +274,10 @@ def test_a_prediction_that_was_stopped_goes_on() -> None:
     for path in Path("3/whole").iterdir():
         assert (Path("stopped") / path.name).read_bytes() == path.read_bytes()
     assert not Path("stopped.parts").exists()
-    assert said(3, "again")[1][0] == "stopped is finished; nothing to do\n"
+    assert (
+        said(3, "again")[1][0]
+        == "stopped exists, so nothing is computed; --overwrite computes it again\n"
+    )
     _, err, codes = said(3, "there")
     assert err[0].startswith("heedful: --out stopped exists; ")
     assert codes == [2] * 3

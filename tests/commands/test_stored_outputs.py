@@ -161,7 +161,8 @@ def test_what_does_not_go_on(
     assert run([*asked, "--resume"]) == 0
     capsys.readouterr()
     assert run([*asked, "--resume"]) == 0
-    assert capsys.readouterr() == ("", f"{tmp_path / 'answers.csv'} is finished; nothing to do\n")
+    told = "exists, so nothing is computed; --overwrite computes it again\n"
+    assert capsys.readouterr() == ("", f"{tmp_path / 'answers.csv'} {told}")
     assert run(["evaluate", *ONE_OF_EACH["classify"], "--resume"]) == 2
     assert "--resume is for the file of --predictions" in capsys.readouterr().err
     assert run(["evaluate", *ONE_OF_EACH["classify"], "--overwrite"]) == 2

@@ -53,7 +53,16 @@ def test_sentences(read: Callable[..., list[TaggedText]], tmp_path: Path, name: 
     )
     assert (two.text, two.line) == ("Peter Blackburn", 6)
     assert two.entities == (Entity(0, 15, "PER"),)
-    assert two.line_of(Entity(6, 15, "PER")) == 7
+    assert two.where_of(Entity(6, 15, "PER")).endswith(", line 7")
+
+
+def test_a_word_that_looks_like_the_start_of_a_document(
+    read: Callable[..., list[TaggedText]],
+) -> None:
+    (whole,) = read("Ann B-PER\n-DOCSTART- O\nRome B-LOC\n")
+    assert whole.text == "Ann -DOCSTART- Rome"
+    assert [entity.label for entity in whole.entities or ()] == ["PER", "LOC"]
+    assert [one.text for one in read("a -X- O\n-DOCSTART- -X- O\n\nb -X- O\n")] == ["a", "b"]
 
 
 def test_columns_by_number(read: Callable[..., list[TaggedText]]) -> None:

@@ -154,9 +154,11 @@ def test_what_is_no_tag(tag: str) -> None:
 def test_the_line_of_an_entity() -> None:
     entity = Entity(4, 7, "PER")
     record = TaggedText(text="one two", words=((0, 3), (4, 7)), entities=(), source="f", line=10)
-    assert record.line_of(entity) == 11
+    assert record.where_of(entity) == "f, line 11"
     whole = TaggedText(text="one two", words=None, entities=(entity,), source="f", line=10)
-    assert whole.line_of(entity) == 10
+    assert whole.where_of(entity) == "f, line 10"
+    row = TaggedText(text="a", words=None, entities=(), source="f.json", line=2, unit="row")
+    assert row.where_of(Entity(0, 1, "PER")) == "f.json, row 2"
 
 
 def test_labels_and_what_may_follow_what() -> None:

@@ -17,6 +17,7 @@ import heedful
 from heedful.batches import Batch, Fitted
 from heedful.errors import UserError
 from heedful.reading import Record
+from heedful.reading.delimited import split_values
 from heedful.settings import PredictSettings
 from heedful.tasks.answers.labels import Prediction
 from heedful.tasks.class_labels import class_weights, lookalike_labels, order_labels
@@ -144,11 +145,17 @@ def test_spaces_around_labels(tiny_model: Path, tmp_path: Path) -> None:
     [
         ("late\r\ndelivery", "late delivery"),
         ("two  spaces", "two  spaces"),
+        ("yes, now", "yes, now"),
         (["late\ndelivery", "refund"], "late delivery,refund"),
+        (["no", "yes, now", " b"], '"no","yes, now"," b"'),
+        (['a "b"', "c"], '"a ""b""","c"'),
+        (["a", " b"], "a, b"),
         ([], ""),
     ],
 )
 def test_a_plain_answer_is_one_line(label: str | list[str], plain: str) -> None:
+    if label and isinstance(label, list):
+        assert split_values("labels", plain) == [" ".join(one.splitlines()) for one in label]
     prediction = Prediction(
         label=label, score=None, scores={}, tokens_total=3, tokens_used=3, windows=1
     )

@@ -295,7 +295,7 @@ def refuse_shared_words(record: TaggedText, tokenizer: Tokenizer, rule: WordRule
         shared = words[(words[:, 0] < first.end) & (words[:, 1] > second.start)]
         for start, end in shared[:1].tolist():
             raise UserError(
-                f"{record.source}, line {record.line_of(second)}: two entities, the second "
+                f"{record.where_of(second)}: two entities, the second "
                 f"{record.text[second.start : second.end]!r}, share the word "
                 f"{record.text[start:end]!r}; a word has one tag"
             )

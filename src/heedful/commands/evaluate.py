@@ -13,6 +13,7 @@ from heedful import files
 from heedful.checkpoints.runs import RECORD
 from heedful.commands.identity import check_same, file_fingerprints, identity
 from heedful.commands.inputs import files_of
+from heedful.commands.outputs import told_as_finished
 from heedful.commands.parts import resumable
 from heedful.commands.predictions import PredictionsFile
 from heedful.commands.stored_outputs import StoredOutputs, open_stored
@@ -75,7 +76,7 @@ def evaluate(
     facts = identity(run, predictor, asdict(columns))
     with open_stored(output, {**facts, "prints": file_fingerprints(predictor, data)}) as memory:
         if memory is None:
-            say(f"{output.out} is finished; nothing to do")
+            say(told_as_finished(output))
             return {}
         if memory.items:
             say(f"continuing after {count_of(memory.items, 'answer')}")

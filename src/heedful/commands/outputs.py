@@ -139,6 +139,11 @@ def _parts(
     return resume(parts, facts, output.shard_size)
 
 
+def told_as_finished(output: OutputSettings) -> str:
+    """Return what to say if the output of a command with ``--resume`` exists already."""
+    return f"{output.out} exists, so nothing is computed; --overwrite computes it again"
+
+
 def after_restart(output: OutputSettings) -> OutputSettings:
     """Return settings that make a job restarted by ``torchrun`` resume its unfinished output."""
     if output.out is None or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":

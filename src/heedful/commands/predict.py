@@ -13,7 +13,7 @@ from typing import Any
 from heedful.commands.identity import check_same, file_fingerprints, identity
 from heedful.commands.inputs import files_of, streams_of, texts_of, with_prefix
 from heedful.commands.nearest import Neighbours, check_no_pairs
-from heedful.commands.outputs import names_of, open_parts
+from heedful.commands.outputs import names_of, open_parts, told_as_finished
 from heedful.commands.parts import PartialOutput, resumable
 from heedful.commands.shards import SHARD, digest, shards
 from heedful.errors import UserError, count_of, with_article
@@ -118,7 +118,7 @@ def predict_files(
                 parts = stack.enter_context(opened)
         progress = ranks.from_first(None if parts is None else (parts.items, parts.size))
         if progress is None:
-            say(f"{output.out} is finished; nothing to do")
+            say(told_as_finished(output))
             return
         done, size = progress
         counts = [0] * len(streams)

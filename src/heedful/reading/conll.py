@@ -39,6 +39,8 @@ _MIN_SINGLE_SHARE = 0.9
 """Minimum share of single characters in a character column. Latin words and numbers may be
 longer."""
 _EAST_ASIAN = re.compile(f"[{UNSPACED}{HANGUL}]")
+_NO_TAG = "-X-"
+"""The part of speech of a document's start."""
 _COMMENT = "# "
 _KEY = re.compile(r"# \S+ = ")
 _NOT_SINGLE_WORD = re.compile(r"\d+[-.]\d+", re.ASCII)
@@ -203,7 +205,7 @@ def _sentences(lines: Iterator[str], source: str) -> Iterator[tuple[int, _Rows]]
     del lookahead  # otherwise tee would keep all lines in memory
     for number, line in enumerate(chain(lines, [""]), start=1):
         row = _columns(without_line_end(line))
-        if not row or row[0] == DOCUMENT:
+        if not row or (row[0] == DOCUMENT and not (rows and _is_word(row, width))):
             if rows:
                 yield number - len(rows), rows
             rows = []
@@ -289,3 +291,11 @@ class _Tags:
             f"{self._source}, line {line}: tag {what} in {self._scheme}, the scheme of line "
             f"{self._shown_by}"
         )
+
+
+def _is_word(row: Sequence[str], width: int) -> bool:
+    """Return whether a row inside a sentence is a word although it looks like a document's start.
+
+    Such a word is in the answers for a text of CoNLL files that was read as plain text.
+    """
+    return len(row) == width and _NO_TAG not in row

@@ -8,9 +8,10 @@ lines are put back. If the number of fields is still wrong, that is an error.
 """
 
 import csv
+import io
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, tee
@@ -282,6 +283,17 @@ def split_values(option: str, text: str) -> list[str]:
     except csv.Error:
         raise UserError(f"{option} {text!r}: a line break must be in double quotes") from None
     return rows[0] or [""]
+
+
+def join_values(values: Iterable[str]) -> str:
+    """Join values with commas, so that `split_values` splits them.
+
+    All are in quotes if one has to be.
+    """
+    row, line, quoted = [*values], io.StringIO(), io.StringIO()
+    csv.writer(line, lineterminator="").writerow(row)
+    csv.writer(quoted, csv.unix_dialect, lineterminator="").writerow(row)
+    return (quoted if '"' in line.getvalue() else line).getvalue()
 
 
 def without_line_end(line: str) -> str:

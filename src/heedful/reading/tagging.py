@@ -65,11 +65,12 @@ class TaggedText:
         """The text's location, for messages."""
         return f"{self.source}, {self.unit} {self.line}"
 
-    def line_of(self, entity: Entity) -> int:
-        """Return the line where an entity begins."""
+    def where_of(self, entity: Entity) -> str:
+        """Return the location of an entity, for messages: of its first word if each has a line."""
         if self.words is None:
-            return self.line
-        return self.line + [start for start, _ in self.words].index(entity.start)
+            return self.where
+        line = self.line + [start for start, _ in self.words].index(entity.start)
+        return f"{self.source}, {self.unit} {line}"
 
 
 class Tag(NamedTuple):

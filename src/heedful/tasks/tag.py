@@ -174,7 +174,7 @@ class Tag(Task[TaggedText, Tensor, Tagging]):
         for entity in record.entities or ():
             if entity.label not in self.types:
                 raise UserError(
-                    f"{record.source}, line {record.line_of(entity)}: {entity.label!r} is not one "
+                    f"{record.where_of(entity)}: {entity.label!r} is not one "
                     f"of the model's entity types{did_you_mean(entity.label, self.types)}: "
                     f"{join_names(self.types)}"
                 )

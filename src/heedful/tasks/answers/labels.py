@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from heedful.reading.delimited import join_values
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
@@ -34,6 +36,7 @@ class Prediction:
         return row | {"tokens_total": self.tokens_total, "tokens_used": self.tokens_used}
 
     def plain(self) -> str:
-        """Return the label, or comma-separated labels, on one line."""
-        labels = [self.label] if isinstance(self.label, str) else self.label
-        return ",".join(" ".join(label.splitlines()) for label in labels)
+        """Return the label on one line, or the labels, separated and quoted as in CSV."""
+        if isinstance(self.label, str):
+            return " ".join(self.label.splitlines())
+        return join_values(" ".join(label.splitlines()) for label in self.label)
