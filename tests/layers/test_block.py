@@ -8,8 +8,9 @@ import torch
 from tests.exact import assert_same_bits
 from torch import nn
 
-from heedful.layers.block import Block, BlockOptions, Context, Residual
+from heedful.layers.block import Block, Context
 from heedful.layers.embeddings import Embeddings
+from heedful.layers.residual import BlockOptions, Residual
 
 OPTIONS = BlockOptions(
     width=12,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from heedful.layers.block import Block, BlockOptions, Context
+from heedful.layers.block import Block, Context
 from heedful.layers.positions import (
     POSITIONS,
     BucketedPositions,
@@ -13,6 +13,7 @@ from heedful.layers.positions import (
     RelativePositions,
     Sinusoids,
 )
+from heedful.layers.residual import BlockOptions
 
 B, H, K, P = 2, 3, 4, 9
 

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from heedful.layers.block import Block, BlockOptions, Context
+from heedful.layers.block import Block, Context
 from heedful.layers.dropout import Dropout
+from heedful.layers.residual import BlockOptions
 from heedful.layers.stack import Stack
 
 B, S, E, H, L, D = 2, 5, 4, 3, 3, 12

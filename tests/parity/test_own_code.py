@@ -221,3 +221,71 @@ def test_a_cache_is_read_and_given_as_pairs(reference: ModuleType) -> None:
         ours(later, past_key_values={})
     with pytest.raises(UserError, match=r"past_key_values is a tuple; give what an earlier call"):
         ours(later, past_key_values=((ids,),))
+
+
+class Wrapper(nn.Module):
+    """A module that changes what another returns, whatever its arguments."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        output = self.inner(*inputs, **options)
+        return (output[0] + 0.5, *output[1:]) if isinstance(output, tuple) else output + 0.5
+
+
+def _wrap(model: Any, name: str) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, Wrapper(model.get_submodule(name)))
+
+
+_LAYER = "bert.encoder.layer.0"
+PARTS = [_LAYER, f"{_LAYER}.intermediate", f"{_LAYER}.output", f"{_LAYER}.output.LayerNorm"]
+PARTS += [f"{_LAYER}.attention.output", "bert.embeddings", "bert.embeddings.LayerNorm"]
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_in_a_module_of_a_users_own(
+    reference: ModuleType, part: str, recompute: bool
+) -> None:
+    ours, theirs = _pair(reference, "BertForSequenceClassification", training=recompute)
+    batch = _batch("BertForSequenceClassification")
+    for model in (ours, theirs):
+        _wrap(model, part)
+    if recompute:
+        ours.gradient_checkpointing_enable()
+    logits, expected = ours(**batch).logits, theirs(**batch).logits
+    assert_equal(logits, expected)
+    logits.square().sum().backward()
+    expected.square().sum().backward()
+    gradient = theirs.bert.encoder.layer[1].output.dense.weight.grad
+    assert_equal(ours.bert.encoder.layer[1].output.dense.weight.grad, gradient)
+    gradient = theirs.get_parameter("bert.pooler.dense.weight").grad
+    assert_equal(ours.get_parameter("bert.pooler.dense.weight").grad, gradient)
+
+
+@pytest.mark.parametrize("part", ["attention", "attention.self"])
+def test_attention_in_a_module_of_a_users_own_is_refused(reference: ModuleType, part: str) -> None:
+    ours, _ = _pair(reference, "BertForSequenceClassification", training=False)
+    _wrap(ours, f"{_LAYER}.{part}")
+    with pytest.raises(UserError, match="the attention of a block was replaced; only its layers"):
+        ours(**_batch("BertForSequenceClassification"))
+
+
+@pytest.mark.parametrize("part", ["intermediate", "output", "attention.output", "attention.self"])
+def test_hooks_of_the_parts_of_a_block_see_what_they_return(
+    reference: ModuleType, part: str
+) -> None:
+    ours, theirs = _pair(reference, "BertForSequenceClassification", training=False)
+    batch = _batch("BertForSequenceClassification")
+    seen: list[Tensor] = []
+
+    def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+        seen.append(output[0] if isinstance(output, tuple) else output)
+
+    for model in (ours, theirs):
+        model.get_submodule(f"{_LAYER}.{part}").register_forward_hook(hook)
+        model(**batch)
+    assert_equal(*seen)

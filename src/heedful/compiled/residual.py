@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.compiled.linear import Linears, concatenated
-from heedful.layers.block import Residual
+from heedful.layers.residual import Residual
 
 
 class Norm(NamedTuple):

@@ -17,48 +17,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.layers import fused
+from heedful.errors import UserError
 from heedful.layers.attention import AttentionOutput
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, KVCache
 from heedful.layers.disentangled import Disentangled
-from heedful.layers.dropout import Dropout, active_probability, drop, drops_plainly
 from heedful.layers.feedforward import Intermediate
-from heedful.layers.linear import Linear
-from heedful.layers.multihead import BIASES, MultiHead
+from heedful.layers.linear import runs_own_forward
+from heedful.layers.multihead import MultiHead
 from heedful.layers.packing import Packing
 from heedful.layers.positions import Positions, Relations
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BlockOptions:
-    """Options shared by all blocks of a stack."""
-
-    width: int
-    """D."""
-    head_width: int
-    inner_width: int
-    """Inner width of the feed-forward sublayer."""
-    activation: str
-    """A name in ``feedforward.ACTIVATIONS``."""
-    dropout: float
-    """Dropout probability of each sublayer's output in training."""
-    attention_output_dropout: float | None = None
-    """Dropout probability of the attention output; None takes ``dropout``."""
-    attention_dropout: float
-    """Dropout probability of the attention weights."""
-    activation_dropout: float = 0.0
-    """Dropout probability of the feed-forward activations."""
-    eps: float = 1e-5
-    """Added to the variance by the layer normalisations."""
-    is_pre_norm: bool = False
-    """Whether the blocks are pre-norm: each sublayer normalises its input, not its output sum."""
-    attention_biases: frozenset[str] = BIASES
-    """The linear layers of attention that have a bias; a subset of ``multihead.BIASES``."""
-    chunk_size: int = 0
-    """Number of tokens per pass through the feed-forward sublayer; 0 for all."""
-    talking_heads: bool = False
-    """Whether self-attention uses talking heads: heads mix their scores and weights."""
+from heedful.layers.residual import BlockOptions, Residual, sublayer_input
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,61 +75,6 @@ class BlockOutput(NamedTuple):
     """The KV cache for later calls, if requested."""
     kernels: tuple[str, ...]
     """The kernels of the self-attention and, if present, the cross-attention."""
-
-
-class Residual(nn.Module):
-    """End of a sublayer: output projection, dropout, residual connection, normalisation.
-
-    Args:
-        inner_width: input width.
-        options: options of the block.
-        dropout: dropout probability of the projected values; None takes the block's.
-        bias: whether the projection has a bias.
-    """
-
-    def __init__(
-        self,
-        inner_width: int,
-        options: BlockOptions,
-        dropout: float | None = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        self.is_pre_norm = options.is_pre_norm
-        self.dense = Linear(inner_width, options.width, bias)
-        self.LayerNorm = nn.LayerNorm(options.width, eps=options.eps)
-        self.dropout = Dropout(options.dropout if dropout is None else dropout)
-
-    def pre_norm(self, hidden: Tensor) -> Tensor:
-        """Return the sublayer's input: ``hidden``, normalised in a pre-norm block."""
-        return self.LayerNorm(hidden) if self.is_pre_norm else hidden
-
-    def forward(self, inner: Tensor, hidden: Tensor) -> Tensor:
-        """Return shape (B, S, D).
-
-        Args:
-            inner: the sublayer's values before projection. Shape (B, S, inner width).
-            hidden: the residual. Shape (B, S, D).
-        """
-        if self.is_fused(inner, hidden):
-            end, dropout = (self.dense, hidden, self.LayerNorm), active_probability(self.dropout)
-            return fused.dropout_add_norm(inner, *end, dropout=dropout)
-        return self.add_norm(self.dense(inner), hidden)
-
-    def is_fused(self, inner: Tensor, hidden: Tensor) -> bool:
-        """Return whether one fused kernel follows the matrix product; see ``fused.py``."""
-        parts = (self.dense, self.LayerNorm, inner, hidden)
-        supports = drops_plainly(self.dropout) and fused.supports_dropout_add_norm(*parts)
-        return supports and not self.is_pre_norm
-
-    def add_norm(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
-        """Return the output of the sublayer for projected values of shape (B, S, D).
-
-        If ``checkpointed`` (see ``Block``), return the sum before normalisation.
-        """
-        hidden = drop(self.dropout, projected, keep_bits=not recomputed) + hidden
-        return hidden if self.is_pre_norm or recomputed else self.LayerNorm(hidden)
 
 
 class Attention(nn.Module):
@@ -290,7 +204,7 @@ class Block(nn.Module):
         disentangled: Disentangled | None = None,
     ) -> None:
         super().__init__()
-        self.chunk = options.chunk_size
+        self.chunk, self.is_pre_norm = options.chunk_size, options.is_pre_norm
         kind = (positions, score_factor, sparse, disentangled)
         self.attention = Attention(options, heads, *kind, talking=options.talking_heads)
         if cross_heads is not None:
@@ -302,15 +216,25 @@ class Block(nn.Module):
 
     @property
     def last_norm(self) -> nn.LayerNorm | None:
-        """The normalisation of the block's final sum; None in a pre-norm block."""
-        return None if self.output.is_pre_norm else self.output.LayerNorm
+        """The normalisation of the block's final sum, which a `Stack` may defer.
+
+        None in a pre-norm block, or if a user's layers or hooks end the block.
+        """
+        own = not self.is_pre_norm and self._has_own_feed_forward
+        return self.output.LayerNorm if own else None
+
+    @property
+    def _has_own_feed_forward(self) -> bool:
+        """Whether no layer or hook of a user's is between the two products of the block's end."""
+        own = runs_own_forward(self.output, Residual)
+        return own and runs_own_forward(self.intermediate, Intermediate)
 
     @property
     def supports_packing(self) -> bool:
         """Whether all attention of the block works without padding; see ``MultiHead``."""
         cross = getattr(self, "crossattention", None)
         sublayers = [self.attention] if cross is None else [self.attention, cross]
-        return all(sublayer.self.supports_packing for sublayer in sublayers)
+        return all(_own(sublayer).self.supports_packing for sublayer in sublayers)
 
     def forward(
         self,
@@ -344,13 +268,13 @@ class Block(nn.Module):
                 then returns its final sum before normalisation (see ``Stack``), and keeps nothing
                 computed after the inner states.
         """
-        source = self.attention.output.pre_norm(hidden)
+        source = self._source(self.attention, hidden)
         plain = past is None and memory is None and query_states is None and not only_first
         fused = self._fused_qkv(source, context) if plain else None
         query, (keys, start) = fused or (None, self._keys(source, context, past, memory))
         packing = context.packing
         if query_states is not None:
-            hidden, source = query_states, self.attention.output.pre_norm(query_states)
+            hidden, source = query_states, self._source(self.attention, query_states)
         mask, cross_mask, bias = context.mask, context.cross_mask, context.bias
         if only_first:
             hidden, source = _first(hidden, packing), _first(source, packing)
@@ -379,7 +303,7 @@ class Block(nn.Module):
         if cross is not None:
             hidden, cross_weights, kernel = self.crossattention(
                 hidden,
-                self.crossattention.output.pre_norm(hidden),
+                self._source(self.crossattention, hidden),
                 cross,
                 mask=cross_mask,
                 head_mask=cross_head_mask,
@@ -410,7 +334,7 @@ class Block(nn.Module):
         start = 0 if past is None else past.length
         attended = source if context.num_keys is None else source[:, : context.num_keys]
         if memory is not None:
-            attended = torch.cat([self.attention.output.pre_norm(memory), attended], 1)
+            attended = torch.cat([self._source(self.attention, memory), attended], 1)
         heads = self.attention.self
         keys = heads.keys_and_values(attended, start=start, packing=context.packing)
         if past is not None:
@@ -431,10 +355,14 @@ class Block(nn.Module):
             return compute(hidden)
         return torch.cat([compute(x) for x in torch.split(hidden, self.chunk, dim=1)], dim=1)
 
+    def _source(self, sublayer: Attention, hidden: Tensor) -> Tensor:
+        return sublayer_input(_own(sublayer).output, hidden, is_pre_norm=self.is_pre_norm)
+
     def _feed_forward_chunk(self, hidden: Tensor, *, recomputed: bool) -> Tensor:
         residual = self.output
-        source = residual.pre_norm(hidden)
-        if not recomputed and residual.is_fused(source, hidden):
+        source = sublayer_input(residual, hidden, is_pre_norm=self.is_pre_norm)
+        own = self._has_own_feed_forward
+        if not own or (not recomputed and residual.is_fused(source, hidden)):
             output: Tensor = residual(self.intermediate(source), hidden)
             return output
         projected = self.intermediate.project(source, residual.dense, recomputed=recomputed)
@@ -447,3 +375,16 @@ def _first(hidden: Tensor, packing: Packing | None) -> Tensor:
 
 def _first_query(scores: Tensor | None) -> Tensor | None:
     return None if scores is None else scores[..., :1, :]
+
+
+def _own(sublayer: nn.Module) -> Attention:
+    """Return the attention of a block.
+
+    Raises:
+        UserError: a user replaced it, or its heads.
+    """
+    if isinstance(sublayer, Attention) and isinstance(sublayer.self, MultiHead):
+        return sublayer
+    raise UserError(
+        "the attention of a block was replaced; only its layers query, key, value and output can be"
+    )

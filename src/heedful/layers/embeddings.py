@@ -124,7 +124,7 @@ class Embeddings(nn.Module):
             summed = self.project(in_dtype_of(self.project, summed))
         if self.LayerNorm is not None:
             # The tables may have a wider dtype than the weights of the layers.
-            summed = self.LayerNorm(summed.to(self.LayerNorm.weight.dtype))
+            summed = self.LayerNorm(in_dtype_of(self.LayerNorm, summed))
         dropped: Tensor = self.dropout(summed)
         if self.project is not None and not self.projects_before_norm:
             dropped = self.project(dropped)

@@ -38,13 +38,18 @@ def is_plain(layer: nn.Module) -> bool:
 
     It may not for a subclass, such as an adapter, nor if hooks read or change what the layer does.
     """
+    return runs_own_forward(layer, *_PLAIN_LAYERS)
+
+
+def runs_own_forward(layer: nn.Module, *classes: type[nn.Module]) -> bool:
+    """Return whether a layer is of one of some classes, without hooks or a forward of a user's."""
     hooks = (
         layer._forward_hooks,
         layer._forward_pre_hooks,
         layer._backward_hooks,
         layer._backward_pre_hooks,
     )
-    return type(layer) in _PLAIN_LAYERS and "forward" not in vars(layer) and not any(hooks)
+    return type(layer) in classes and "forward" not in vars(layer) and not any(hooks)
 
 
 def in_dtype_of(layer: nn.Module, hidden: Tensor) -> Tensor:

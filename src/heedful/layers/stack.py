@@ -108,7 +108,9 @@ class Stack(nn.Module):
     @property
     def supports_packing(self) -> bool:
         """Whether all attention works without padding; see ``varlen.py``."""
-        attends = all(block.supports_packing for block in self.distinct)
+        attends = all(
+            isinstance(block, Block) and block.supports_packing for block in self.distinct
+        )
         return attends and not self.uses_positions
 
     @property
@@ -116,7 +118,8 @@ class Stack(nn.Module):
         """Whether positions matter inside the stack, beyond the position embeddings."""
         shared = (self.relative_attention_bias, self.distances, self.convolution)
         return any(module is not None for module in shared) or any(
-            block.attention.self.uses_positions for block in self.distinct
+            isinstance(block, Block) and block.attention.self.uses_positions
+            for block in self.distinct
         )
 
     def forward(
@@ -183,7 +186,7 @@ class Stack(nn.Module):
                 queries = states[-1] + query_offset.to(states[-1].dtype)
                 options = _with_output_as_queries(call, options, queries)
             output = call(options)
-            norm = block.last_norm if defers_norm else None
+            norm = getattr(block, "last_norm", None) if defers_norm else None
             if convolves:
                 convolved = self._convolve(hidden, output.hidden, context, only_first and last)
                 output = output._replace(hidden=convolved)
@@ -244,7 +247,7 @@ def _with_output_as_queries(
 
 
 def _compute(
-    block: Block,
+    block: nn.Module,
     hidden: Tensor,
     context: Context,
     norm: nn.LayerNorm | None,
@@ -266,15 +269,19 @@ def _compute(
             recomputes it, too.
     """
     output: Any
-    if recompute:
+    if not recompute:
+        output = block(hidden, context, **options)
+    elif isinstance(block, Block):
         modules = (_bind_weights(block), None if norm is None else _bind_weights(norm))
         output = checkpoint(
             _recompute_block, *modules, hidden, context, options, use_reentrant=False
         )
         if block.last_norm is not None and not defers_norm:
             output = output._replace(hidden=block.last_norm(output.hidden))
-    else:
-        output = block(hidden, context, **options)
+    else:  # a user's layer, which defers no normalisation
+        hidden = hidden if norm is None else norm(hidden)
+        call = _bind_weights(block)
+        output = checkpoint(call, (hidden, context), options, use_reentrant=False)
     return output if isinstance(output, BlockOutput) else _from_hook(output, context, options)
 
 

@@ -16,7 +16,6 @@ from typing import Self
 from torch import Tensor, nn
 
 from heedful.layers import masks
-from heedful.layers.block import BlockOptions
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.cache import Cache
 from heedful.layers.convolution import Convolution
@@ -27,6 +26,7 @@ from heedful.layers.linear import Linear
 from heedful.layers.multihead import BIASES
 from heedful.layers.packing import Packing
 from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
+from heedful.layers.residual import BlockOptions
 from heedful.layers.stack import Order
 from heedful.models import inputs
 from heedful.models.body import Body
@@ -195,7 +195,11 @@ class Encoder(Body):
     def num_types(self) -> int:
         """Number of token types; 0 if the model has none."""
         config = self.config
-        types: int = config.vocab_size if self.embeddings.word_types else config.type_vocab_size
+        types: int = (
+            config.vocab_size
+            if getattr(self.embeddings, "word_types", False)
+            else config.type_vocab_size
+        )
         return types
 
     def head_parameters(self) -> list[nn.Parameter]:

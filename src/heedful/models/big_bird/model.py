@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.layers.block import BlockOptions, Residual
 from heedful.layers.blocksparse import BlockSparse
 from heedful.layers.feedforward import Intermediate
 from heedful.layers.multihead import BIASES
+from heedful.layers.residual import BlockOptions, Residual
 from heedful.models import continuing, forwards, pretraining
 from heedful.models.big_bird.config import BigBirdConfig
 from heedful.models.encoder import Encoder, Variant, language_head

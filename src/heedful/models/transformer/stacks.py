@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from heedful.layers.block import Block, BlockOptions
+from heedful.layers.block import Block
+from heedful.layers.residual import BlockOptions
 from heedful.layers.stack import Stack
 from heedful.models import pruning
 from heedful.models.configs import remaining, renumber_pruned
