@@ -278,3 +278,9 @@ def test_only_regular_files_are_opened(tmp_path: Path, read: Callable[[Path], ob
         with pytest.raises(UserError, match=message) as caught:
             read(path)
         assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_without_tokens(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(b"")
+    with pytest.raises(UserError, match=r"vocab\.txt: no tokens in it"):
+        read_tokens(tmp_path / "vocab.txt")

@@ -4,6 +4,8 @@ A device works through queued operations while the host prepares the next ones. 
 back, or finding the nonzero elements of a tensor, blocks the host until the queue is empty.
 """
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -60,3 +62,11 @@ def nonzero_indices(mask: Tensor, device: torch.device) -> Tensor:
         Shape (N,), int64.
     """
     return copy_to_device(get_host_copy(mask).flatten().nonzero().squeeze(1), device)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context without an autocast that a caller has switched on."""
+    available = torch.amp.is_autocast_available(device.type)
+    if available and torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()

@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from heedful.derivatives import only_once
 from heedful.device_transfer import blocks_host
 from heedful.errors import UserError, check_known
 
@@ -25,6 +25,8 @@ Reduction = Literal["mean", "sum"]
 
 _CACHED = 2**18
 """Logits in one chunk: they fit into the cache of a core."""
+_TWICE = 2**20
+"""Maximum number of logits whose loss has second derivatives: more would take too much memory."""
 
 
 def cross_entropy(
@@ -91,14 +93,24 @@ class _CrossEntropy(torch.autograd.Function):
                 gradients = log_probabilities.exp_().sub_(smoothing / classes)
                 gradients.scatter_add_(1, targets, gradients.new_full(targets.shape, smoothing - 1))
                 gradient[chunk] = gradients.masked_fill_(~is_counted, 0.0)
-        ctx.save_for_backward(gradient)
+        small = logits.numel() <= _TWICE
+        ctx.smoothing = smoothing
+        ctx.save_for_backward(gradient, *((logits, labels) if small else (None, None)))
         return total
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad.to(gradient.dtype), None, None
+        gradient, logits, labels = ctx.saved_tensors
+        if not torch.is_grad_enabled():
+            return gradient * grad.to(gradient.dtype), None, None
+        if logits is None:
+            return only_once(gradient * grad.to(gradient.dtype))[0], None, None
+        counted = labels != IGNORED
+        targets = F.one_hot(labels.clamp(min=0), logits.shape[1])
+        smoothing = ctx.smoothing
+        targets = (1 - smoothing) * targets + smoothing / logits.shape[1]
+        exact = (_upcast(logits).softmax(-1) - targets).masked_fill(~counted[:, None], 0.0)
+        return (exact * grad).to(logits.dtype), None, None
 
 
 def mse(predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

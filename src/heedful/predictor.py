@@ -25,6 +25,7 @@ from heedful.compiled import kernels
 from heedful.compiled.int8_layers import calibration_rows
 from heedful.compiled.model import Compiled, compile_model
 from heedful.compiled.watch import Structure, has_hooks
+from heedful.device_transfer import without_autocast
 from heedful.errors import UserError, naming_arguments
 from heedful.files import as_path
 from heedful.interop import predictable_record
@@ -390,14 +391,13 @@ class Predictor:
         record_numbers = np.repeat(draws or [0] * len(items), [len(item.pieces) for item in items])
         forward = self.compiled.model
 
-        # A caller's autocast has no effect: the precision is that of the predictor.
         @torch.inference_mode()
-        @torch.autocast(self.device.type, enabled=False)  # type: ignore[untyped-decorator]
         def compute(rows: Positions) -> list[Any]:
             check_cancelled()
             draw = None if draws is None else Draw(seed=0, epoch=0, rows=record_numbers[rows])
             batch = self.task.batch([examples[row] for row in rows], self.tokenizer, draw)
-            computed = self.task.run_model(forward, batch.to(self.device), settings)
+            with without_autocast(self.device):  # a caller's: the precision is the predictor's own
+                computed = self.task.run_model(forward, batch.to(self.device), settings)
             computed = computed.cpu() if isinstance(computed, Tensor) else computed
             _check_not_nan(computed)
             return list(computed)

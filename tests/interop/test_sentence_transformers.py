@@ -206,6 +206,9 @@ def test_texts_that_are_changed_before_they_are_read(tmp_path: Path) -> None:
     files.write_json(path, {"prompts": prompts, "default_prompt_name": "query"})
     with pytest.raises(UserError, match="'query' puts 'find: ' before each text"):
         heedful.load(folder)
+    files.write_json(path, {"prompts": prompts, "truncate_dim": 4})
+    with pytest.raises(UserError, match="truncate_dim 4 cuts the vectors"):
+        heedful.load(folder)
 
 
 def test_a_text_without_tokens_has_zeros() -> None:

@@ -289,3 +289,27 @@ def test_hooks_of_the_parts_of_a_block_see_what_they_return(
         model.get_submodule(f"{_LAYER}.{part}").register_forward_hook(hook)
         model(**batch)
     assert_equal(*seen)
+
+
+@pytest.mark.parametrize("part", ["attention", "attention.self"])
+@pytest.mark.parametrize("values", [1, 2])
+def test_hooks_of_attention_may_return_fewer_values(
+    reference: ModuleType, part: str, values: int
+) -> None:
+    ours, theirs = _pair(reference, "BertForSequenceClassification", training=False)
+    batch = _batch("BertForSequenceClassification")
+    for model in (ours, theirs):
+        for block in model.bert.encoder.layer:
+            block.get_submodule(part).register_forward_hook(
+                lambda module, inputs, output: (output[0] * 0.5, None)[:values]
+            )
+    assert_equal(ours(**batch).logits, theirs(**batch).logits)
+
+
+def test_another_activation(reference: ModuleType) -> None:
+    ours, theirs = _pair(reference, "BertForSequenceClassification", training=False)
+    batch = _batch("BertForSequenceClassification")
+    for model in (ours, theirs):
+        model.bert.encoder.layer[0].intermediate.intermediate_act_fn = nn.ReLU()
+    assert_equal(ours(**batch).logits, theirs(**batch).logits)
+    assert isinstance(ours.bert.encoder.layer[0].intermediate.intermediate_act_fn, nn.ReLU)

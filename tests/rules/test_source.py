@@ -18,6 +18,7 @@ GROUND = {
     "locks": {"errors", "files"},
     "extras": {"errors"},
     "device_transfer": set[str](),
+    "derivatives": set[str](),
     "cancellation": set[str](),
     "arguments": {"errors"},
     "spreadsheets": set[str](),

@@ -79,6 +79,8 @@ async def test_what_cannot_be_explained_is_refused(monkeypatch: pytest.MonkeyPat
         assert (await explain(client, text="")).status_code == 422
         assert (await explain(client, text=["a", "b"])).status_code == 422
         assert (await explain(client, method=["magic"])).status_code == 422
+        no_effect = message(await explain(client, token=1))
+        assert no_effect == (422, "token is for method rollout and flow: give one of them, too")
         assert (await explain(client, method=["none"] * 9)).status_code == 422
         assert (await explain(client, token=-1)).status_code == 422
         assert (await explain(client, "nothing")).status_code == 404

@@ -64,7 +64,7 @@ async def ask(client: httpx.AsyncClient, *texts: str, **more: Any) -> httpx.Resp
 
 async def test_only_the_hosts_it_was_started_for_are_answered() -> None:
     async with (
-        service_of("classify", allow_host=("Models.Example",)) as service,
+        service_of("classify", allow_host=("Models.Example", "other.example:8443")) as service,
         client_of(service) as client,
     ):
         for host, status in {
@@ -72,6 +72,8 @@ async def test_only_the_hosts_it_was_started_for_are_answered() -> None:
             "127.0.0.1": 200,
             "[::1]:80": 200,
             "models.example": 200,
+            "other.example:8443": 200,
+            "other.example": 200,
             "evil.example": 421,
             "127.0.0.1.evil.example": 421,
             "192.168.0.1": 421,
@@ -678,3 +680,14 @@ def test_a_port_that_is_taken_while_runs_are_loaded_is_named(
         assert run(["serve", "x", "--port", str(port)]) == 2
     said = capsys.readouterr().err
     assert said == f"heedful: --host 127.0.0.1 --port {port}: Address already in use\n"
+
+
+@pytest.mark.parametrize("host", ["https://b.example", "b.example/heedful", "", "b example"])
+def test_what_is_no_host(host: str) -> None:
+    with pytest.raises(UserError, match=r"must be a name like models\.example\.org or an address"):
+        ServeSettings(allow_host=(host,))
+
+
+@pytest.mark.parametrize("host", ["b.example", "b.example:80", "10.0.0.1", "::1", "fe80::1"])
+def test_what_is_a_host(host: str) -> None:
+    assert ServeSettings(allow_host=(host,)).allow_host == (host,)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.alike import same
-from tests.serving.inside import RUNS, TEXTS, loaded, records, rows, service_of
+from tests.serving.inside import RUNS, TEXTS, client_of, loaded, records, rows, service_of
 
 from heedful.cancellation import check_cancelled
 from heedful.predictor import Predictor
@@ -18,6 +18,7 @@ from heedful.serving.lane import Throughput
 from heedful.serving.problem import Problem
 from heedful.serving.service import Service
 from heedful.settings import PredictSettings, ServeSettings
+from heedful.tasks.translate import Translate
 from heedful.training.device import bf16_products, choose_device
 
 pytestmark = pytest.mark.anyio
@@ -360,3 +361,32 @@ async def test_a_service_finds_runs() -> None:
     with pytest.raises(Problem, match="classify is not ready yet") as caught:
         await asked(service, "classify", ["a"])
     assert (caught.value.status, caught.value.retry_after) == (503, 1)
+
+
+async def test_only_samples_that_are_shown_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    run_model = Translate.run_model
+
+    def counted(self: Any, model: Any, batch: Any, settings: Any) -> Any:
+        drawn.append(settings.top)
+        return run_model(self, model, batch, settings)
+
+    monkeypatch.setattr(Translate, "run_model", counted)
+    body = {"texts": ["das haus"], "options": {"sample": True, "seed": 1}}
+    v2 = {"inputs": [{"name": "text", "shape": [1], "datatype": "BYTES", "data": ["das haus"]}]}
+    v2["parameters"] = {"sample": True, "seed": 1}  # type: ignore[assignment]
+    hub = {"inputs": "das haus", "parameters": {"generate_parameters": {"do_sample": True}}}
+    async with service_of("translate") as service, client_of(service) as client:
+        drawn.clear()  # by the warm-up
+        one = await client.post("/api/runs/translate/predict", json=body)
+        every = await client.post("/api/runs/translate/predict", json={**body, "all_scores": True})
+        assert (await client.post("/v2/models/translate/infer", json=v2)).status_code == 200
+        assert (await client.post("/pipeline/translation", json=hub)).status_code == 200
+        refused = await client.post(
+            "/api/runs/translate/predict", json={"texts": ["das haus"], "options": {"top": 2}}
+        )
+    assert drawn == [1, 5, 1, 1]
+    assert one.json()["answers"][0]["text"] == every.json()["answers"][0]["text"]
+    assert refused.status_code == 422
+    said = "top is for the texts of all_scores: give that option too"
+    assert refused.json()["error"]["message"] == said

@@ -134,17 +134,30 @@ def test_too_many_pixels_are_one_line(served: Any, monkeypatch: pytest.MonkeyPat
 def test_the_pixels_of_a_request_are_limited_in_total(run: Path) -> None:
     async def ask() -> list[httpx.Response]:
         read = load(str(run), ServeSettings(precision="fp32"))
-        path = "/api/runs/run/predict"
+        path, explain = "/api/runs/run/predict", "/api/runs/run/explain"
         async with (
             service_of_loaded(read, max_pixels=3 * 16 * 20) as service,
             client_of(service) as client,
         ):
-            return [await client.post(path, json={"texts": [ENCODED] * n}) for n in (3, 4)]
+            replies = [await client.post(path, json={"texts": [ENCODED] * n}) for n in (3, 4)]
+            return [*replies, await client.post(explain, json={"text": ENCODED})]
 
-    allowed, refused = asyncio.run(ask())
+    allowed, refused, explained = asyncio.run(ask())
     assert (allowed.status_code, refused.status_code) == (200, 413)
+    assert explained.status_code == 200
     said = "1,280 pixels of images; a request may have 960; send them in several requests"
     assert said in refused.json()["error"]["message"]
+
+
+def test_the_pixels_of_an_explained_picture_are_limited(run: Path) -> None:
+    async def ask() -> httpx.Response:
+        read = load(str(run), ServeSettings(precision="fp32"))
+        async with service_of_loaded(read, max_pixels=300) as service, client_of(service) as client:
+            return await client.post("/api/runs/run/explain", json={"text": ENCODED})
+
+    refused = asyncio.run(ask())
+    assert refused.status_code == 413
+    assert "320 pixels of images; a request may have 300" in refused.json()["error"]["message"]
 
 
 def test_texts_of_text_embeddings_inference_go_to_a_run_of_texts(run: Path) -> None:

@@ -192,6 +192,12 @@ def test_a_constant_run_goes_on_without_the_warm_up_that_older_versions_ignored(
             "was started with other --phrases: its files have changed: a/phrases.txt$",
         ),
         ("tokenizer", "one", "two", "with another tokenizer: its vocabulary has changed$"),
+        (
+            "model",
+            {"hidden_dropout_prob": 0.1, "hidden_size": 8},
+            {"hidden_dropout_prob": 0.5, "hidden_size": 8},
+            "from another --model: its hidden_dropout_prob was 0.1, now it is 0.5; give --overwr",
+        ),
     ],
 )
 def test_a_run_goes_on_with_its_own_tokenizer_and_phrases_only(
@@ -220,6 +226,21 @@ def test_a_run_does_not_go_on_with_another_vocabulary(tiny_model: Path, tmp_path
     special = [first, *(word for word in rest if word.startswith("["))]
     (model / "vocab.txt").write_text("\n".join([*special, *reversed(words), ""]))
     with pytest.raises(UserError, match="run was started with another tokenizer: its voc"):
+        heedful.train("classify", **asked, resume=True)
+
+
+def test_a_run_does_not_go_on_with_a_model_of_another_shape(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+    asked: dict[str, Any] = {"model": str(model), "out": tmp_path / "run", "steps": 1}
+    asked["train"] = LATEST / "data" / "classify.csv"
+    heedful.train("classify", **asked)
+    (tmp_path / "run" / MANIFEST).unlink()  # as if killed just before it was finished
+    config = json.loads((model / "config.json").read_text())
+    config["layer_norm_eps"] = 0.5
+    (model / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"its layer_norm_eps was 1e-12, now it is 0\.5; give"):
         heedful.train("classify", **asked, resume=True)
 
 

@@ -21,7 +21,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     settings = "\n".join(
         f"| {name} | {_setting(setting)} |"
         for name, setting in record.settings.items()
-        if setting is not None
+        if setting is not None and not (name == "model" and record.from_scratch)
     )
     data = "\n".join(
         f"- {_escaped(data_name(item['file']))}: {item['bytes']:,} bytes, SHA-256 {item['sha256']}"
@@ -36,7 +36,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     is_image_model = record.goal.get("pictures", False)
     length = record.max_length
-    input_text = f"{length} tokens at once; longer texts are read in windows by default."
+    input_text = f"{length} tokens at once; {_of_longer_texts(record)}."
     if is_image_model:
         input_text = f"an image as {length} tokens."
     run = shell_word(folder.parent.name)
@@ -61,6 +61,16 @@ It reads {input_text}
 Made with {versions}.
 """
     (folder / "MODEL_CARD.md").write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
+def _of_longer_texts(record: RunRecord) -> str:
+    """Return what happens to a longer text by default."""
+    continues = record.task == "generate" and record.goal.get("pairs") is False
+    if continues or record.goal.get("objective") == "clm":
+        return "a longer text to continue is cut at its start"
+    if record.task == "translate":
+        return "longer texts are translated sentence by sentence"
+    return "longer texts are read in windows by default"
 
 
 def _setting(value: Any) -> str:

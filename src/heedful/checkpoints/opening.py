@@ -320,8 +320,19 @@ def _check_same_run(run: Path, old: RunRecord, new: RunRecord) -> None:
         _check_same_files(message, [old.phrases], [new.phrases])
     if old.tokenizer is not None and new.tokenizer not in (None, old.tokenizer):
         raise UserError(f"{run} was started with another tokenizer: its vocabulary has changed")
+    _check_same_model(run, old.model or {}, new.model or {})
     if (old.teacher or {}).get("sha256") != (new.teacher or {}).get("sha256"):
         raise UserError(f"{run} was started with another --teacher: its weights have changed")
+
+
+def _check_same_model(run: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Check that the folder of ``--model`` was not replaced by another model."""
+    for key in sorted(old.keys() & new.keys()):
+        if old[key] != new[key]:
+            raise UserError(
+                f"{run} was started from another --model: its {key} was {old[key]!s:.80}, now it "
+                f"is {new[key]!s:.80}; give --overwrite to start over"
+            )
 
 
 def _check_same_files(

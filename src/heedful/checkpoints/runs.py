@@ -16,6 +16,7 @@ from heedful import __version__, files
 from heedful.errors import UserError
 from heedful.locks import LOCK
 from heedful.models import Head
+from heedful.settings.data import DEFAULT_MODEL
 
 RECORD = files.RECORD
 METRICS = "metrics.jsonl"
@@ -56,11 +57,19 @@ class RunRecord:
     """File, bytes and SHA-256 of the ``--phrases``; None as for ``dev``."""
     tokenizer: str | None = None
     """SHA-256 of all that affects token ids; None in records of older versions."""
+    model: dict[str, Any] | None = None
+    """Configuration of the model at the start; None as for ``tokenizer``."""
 
     @property
     def outside(self) -> bool:
         """Whether another program trained the model."""
         return not self.versions
+
+    @property
+    def from_scratch(self) -> bool:
+        """Whether the run started from random weights: it has a preset, and a model by default."""
+        model = self.settings.get("model")
+        return self.settings.get("preset") is not None and model in (None, DEFAULT_MODEL)
 
     @property
     def head(self) -> Head | None:
@@ -105,7 +114,7 @@ def read_record(run: Path) -> RunRecord:
         raise UserError(
             f"{run}: not a heedful run (no {RECORD} in it), nor another model that heedful supports"
         )
-    optional = {"teacher": dict, "dev": list, "phrases": dict, "tokenizer": str}
+    optional = {"teacher": dict, "dev": list, "phrases": dict, "tokenizer": str, "model": dict}
     raw = files.read_fields(path, RunRecord, absent=dict.fromkeys(optional))
     kinds = {"task": str, "goal": dict, "max_length": int, "settings": dict, "data": list}
     kinds |= {"versions": dict, **optional}

@@ -189,6 +189,11 @@ def _check_texts(folder: Path, lowers: Path | None) -> None:
             )
     path = folder / _PROMPTS
     values = read_json_or_empty(path)
+    if (size := values.get("truncate_dim")) is not None:
+        raise UserError(
+            f"{path}: truncate_dim {size} cuts the vectors, which heedful does not support; set it "
+            "to null, and cut them yourself"
+        )
     name, prompts = values.get("default_prompt_name"), values.get("prompts")
     prompt = prompts.get(name) if isinstance(prompts, dict) and isinstance(name, str) else None
     if prompt:

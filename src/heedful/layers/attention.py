@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from heedful.derivatives import once_differentiable
 from heedful.layers.dropout import apply_keep, draw_keep
 
 _LONG = 2**16
@@ -43,6 +43,11 @@ class AttentionOutput(NamedTuple):
     ``"plain"``."""
 
 
+def completed(output: tuple[Any, ...]) -> AttentionOutput:
+    """Return the output of attention, from one or two values if a user's hook returns so many."""
+    return AttentionOutput(*output, *(None, "hook")[len(output) - 1 :])
+
+
 def attend(
     query: Tensor,
     key: Tensor,
@@ -60,7 +65,8 @@ def attend(
     By default this calls torch's fused kernel. The plain path below runs instead in two cases. The
     kernel cannot return the weights, if they are requested. And on a CPU the kernel is slower for
     short texts in half precision, and in training with dropout, half precision or a trainable bias.
-    Both paths give the same values and gradients.
+    Both paths give the same values and gradients. Only torch's own attention without the kernel
+    has second derivatives: inside ``sdpa_kernel(SDPBackend.MATH)``.
 
     The plain path keeps the weights for the backward pass. For long sequences they would take most
     of a step's memory, so it recomputes them. Half precision is the exception: recomputing would
@@ -85,6 +91,8 @@ def attend(
     half = query.dtype in _HALF
     short = half and key.shape[2] < _SHORT
     slow = query.device.type == "cpu" and (dropout > 0 or learns or (trains and half) or short)
+    # Without the fused kernel, torch's attention has second derivatives.
+    slow = slow and torch._C._get_flash_sdp_enabled()
     long = (trains or learns) and not half and query.shape[2] * key.shape[2] >= _LONG
     weights = None
     if not (slow or need_weights):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import UserError
-from heedful.layers.attention import AttentionOutput
+from heedful.layers.attention import AttentionOutput, completed
 from heedful.layers.blocksparse import BlockSparse, Texts
 from heedful.layers.cache import BlockCache, KeyValue, KVCache
 from heedful.layers.disentangled import Disentangled
@@ -159,7 +159,7 @@ class Attention(nn.Module):
             texts: see ``MultiHead.forward``.
             relations: see ``MultiHead.forward``.
         """
-        mixed, weights, kernel = self.self(
+        attended = self.self(
             source,
             memory,
             query=query,
@@ -175,6 +175,7 @@ class Attention(nn.Module):
             texts=texts,
             relations=relations,
         )
+        mixed, weights, kernel = completed(attended)
         return AttentionOutput(self.output(mixed, hidden), weights, kernel)
 
 
@@ -281,7 +282,7 @@ class Block(nn.Module):
             packing = None
             mask, cross_mask = _first_query(mask), _first_query(cross_mask)
             bias = _first_query(bias)
-        hidden, weights, kernel = self.attention(
+        attended = self.attention(
             hidden,
             source,
             keys,
@@ -298,6 +299,7 @@ class Block(nn.Module):
             texts=context.texts,
             relations=context.relations,
         )
+        hidden, weights, kernel = completed(attended)
         kernels, cross_weights = [kernel], None
         cross = self._cross_keys(context, past)
         if cross is not None:

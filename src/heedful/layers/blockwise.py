@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from heedful.derivatives import once_differentiable
 from heedful.device_transfer import copy_to_device
 from heedful.layers.attention import attend
 

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 _INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -80,11 +79,12 @@ class _Drop(torch.autograd.Function):
         return apply_keep(values, keep).mul_(ctx.scale)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (keep,) = ctx.saved_tensors
         if keep is None:
             keep, _ = draw_keep(grad, ctx.probability, ctx.seed)
+        if torch.is_grad_enabled():  # for second derivatives, which bits do not have
+            return grad.masked_fill(keep == 0, 0.0) * ctx.scale, None, None
         return apply_keep(grad, keep).mul_(ctx.scale), None, None
 
 

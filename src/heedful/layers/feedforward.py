@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from heedful.derivatives import once_differentiable
 from heedful.layers import fused
 from heedful.layers.dropout import Dropout, active_probability
 from heedful.layers.linear import Linear, is_plain, linear
@@ -53,6 +53,15 @@ class Intermediate(nn.Module):
         self.dense = Linear(width, inner_width)
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; ``intermediate_act_fn`` is the reference's name of the activation."""
+        super().__setattr__("activation" if name == "intermediate_act_fn" else name, value)
+
+    @property
+    def intermediate_act_fn(self) -> Callable[[Tensor], Tensor]:
+        """The activation function, by its name in the reference."""
+        return self.activation
 
     def project(self, hidden: Tensor, dense: nn.Linear, *, recomputed: bool = False) -> Tensor:
         """Return ``dense`` of the activations, for ``hidden`` of shape (B, S, D).

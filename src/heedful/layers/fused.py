@@ -21,8 +21,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from heedful.derivatives import once_differentiable
 from heedful.layers.kernel_check import kernel_error
 from heedful.layers.linear import is_eager, is_plain
 

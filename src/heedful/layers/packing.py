@@ -17,7 +17,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from heedful.device_transfer import copy_to_device, get_host_copy
 from heedful.layers.varlen import Bounds
@@ -177,7 +176,6 @@ class _Pack(torch.autograd.Function):
         return padded.flatten(0, 1).index_select(0, indices)[None]
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (indices,) = ctx.saved_tensors
         padded = grad.new_zeros(ctx.shape)
@@ -193,10 +191,12 @@ class _Pad(torch.autograd.Function):
         return packed[0].index_select(0, inverse)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (indices,) = ctx.saved_tensors
         packed = grad.new_empty(ctx.shape)
+        if torch.is_grad_enabled():  # for second derivatives, which `out` does not allow
+            rest = packed.new_zeros(packed[0, len(indices) :].shape)
+            return torch.cat([grad.index_select(0, indices), rest])[None], None, None
         torch.index_select(grad, 0, indices, out=packed[0, : len(indices)])
         packed[0, len(indices) :] = 0
         return packed, None, None

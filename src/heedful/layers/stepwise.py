@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
+
+from heedful.derivatives import once_differentiable
 
 
 class StepwiseLinear:

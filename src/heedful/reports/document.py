@@ -22,7 +22,6 @@ from heedful.reports import PACKAGE, charts, curves
 from heedful.reports.attributions import AnswerAttribution
 from heedful.reports.charts import Chart, Series
 from heedful.reports.observation import SHOWN, Observation
-from heedful.settings.data import DEFAULT_MODEL
 
 LARGEST_MATRIX = 25
 """Maximum number of labels for a confusion matrix; above it, only frequent mistakes are listed."""
@@ -109,7 +108,7 @@ def _facts(
     settings = record.settings
     facts = {
         "task": record.task,
-        "initial model": _initial_model(settings),
+        "initial model": _initial_model(record),
         "training data": ", ".join(Path(data_name(str(one["file"]))).name for one in record.data),
         "steps": f"{max(training.steps, default=0):,}" if training.steps else "",
         "training tokens": f"{training.tokens:,}" if training.steps else "",
@@ -122,14 +121,10 @@ def _facts(
     return {name: value for name, value in facts.items() if value}
 
 
-def _initial_model(settings: Mapping[str, Any]) -> str:
-    """Return the model that the training started from, or the sizes of a model from scratch.
-
-    A run from scratch has a preset, and a model only by default.
-    """
-    model, preset = settings.get("model"), settings.get("preset")
-    from_scratch = preset is not None and model in (None, DEFAULT_MODEL)
-    return str((preset if from_scratch else model) or "")
+def _initial_model(record: RunRecord) -> str:
+    """Return the model that the training started from, or the sizes of a model from scratch."""
+    name = record.settings.get("preset" if record.from_scratch else "model")
+    return str(name or "")
 
 
 def _score_rows(scored: ScoredData | None, scores: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -89,6 +89,7 @@ def access_control(settings: ServeSettings) -> AccessControl:
     """
     unspecified = _is_address(settings.host) and ipaddress.ip_address(settings.host).is_unspecified
     hosts = {name.lower() for name in settings.allow_host} | _LOCAL
+    hosts |= {_host_of(name.encode())[0] for name in settings.allow_host} - {""}  # without a port
     if unspecified:
         hosts.add(socket.gethostname().lower())
     else:

@@ -15,7 +15,7 @@ from heedful.explanations.explaining import explain_record
 from heedful.explanations.explanation import Explanation
 from heedful.predictor import Predictor
 from heedful.serving.body import ClientLeftError
-from heedful.serving.limits import check_size
+from heedful.serving.limits import check_pixels, check_size
 from heedful.serving.problem import Problem, refusal
 from heedful.serving.request_record import CURRENT_REQUEST
 from heedful.serving.service import ServedRun
@@ -98,10 +98,11 @@ class Explainer:
 
         Raises:
             ClientLeftError: the client disconnected before the explanation was done.
-            Problem: the text has too many tokens.
+            Problem: the text has too many tokens, or the image too many pixels.
         """
         started = time.perf_counter()
         torch.set_num_threads(self._threads)  # affects only this thread
+        check_pixels([record], self._settings)
         (fitted,) = predictor.encode([record], predictor.settings)
         max_tokens = self._settings.explain_tokens
         if fitted.tokens_total > max_tokens:

@@ -81,6 +81,8 @@ async def translate(service: Service, served: ServedRun, body: Translation) -> A
     }
     if parameters.truncation is not None:
         options["long_text"] = "refuse" if parameters.truncation == "do_not_truncate" else "head"
+    if options.get("sample"):
+        options.setdefault("top", 1)  # the other samples would not be returned
     num_returned, settings = generating.num_return_sequences or 1, served.settings(**options)
     if num_returned > settings.beam and not settings.sample:
         raise Problem(

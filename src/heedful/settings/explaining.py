@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from heedful.errors import check_known
+from heedful.errors import UserError, check_known
 from heedful.settings.ranges import in_range
 
 MethodName = Literal[
@@ -40,3 +40,5 @@ class ExplainSettings:
         for method in self.method:
             check_known("method", method, get_args(MethodName))
         in_range("token", self.token, 0, math.inf, what="0 or a whole number above")
+        if self.token is not None and not {"rollout", "flow"}.intersection(self.method):
+            raise UserError("--token is for --method rollout and flow: give one of them, too")

@@ -9,6 +9,7 @@ from heedful.errors import UserError
 from heedful.settings.ranges import AnswerPrecision, LongText, in_range
 
 _ROOT = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+_HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|[0-9A-Fa-f.]*(:[0-9A-Fa-f.]*){2,}")
 _ORIGIN = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+")
 
 
@@ -99,6 +100,12 @@ class ServeSettings:
             in_range(name, getattr(self, name), 0.001, 1e6, what="a number above 0")
         if self.root_path and not _ROOT.fullmatch(self.root_path):
             raise UserError(f"--root-path {self.root_path}: must be a path like /heedful")
+        for host in self.allow_host:
+            if not _HOST.fullmatch(host):
+                raise UserError(
+                    f"--allow-host {host}: must be a name like models.example.org or an address, "
+                    "without a scheme and a path"
+                )
         for origin in self.cors:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise UserError(

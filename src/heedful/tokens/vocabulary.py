@@ -148,10 +148,13 @@ def read_tokens(path: Path) -> list[str]:
     empty string after the last line end is not a token, but an empty line before it is.
 
     Raises:
-        UserError: the file is missing, larger than 64 MiB, or not UTF-8.
+        UserError: the file is missing, empty, larger than 64 MiB, or not UTF-8.
     """
     lines = _read_text(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return lines[:-1] if not lines[-1] else lines
+    tokens = lines[:-1] if not lines[-1] else lines
+    if not tokens:
+        raise UserError(f"{path}: no tokens in it")
+    return tokens
 
 
 def read_merges(path: Path) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 from heedful.checkpoints.runs import RunRecord, versions
 from heedful.reading import Fingerprint, fingerprint
 from heedful.reading.shards import find_shards, shard_fingerprints
-from heedful.task import AnyTask, Recipe
+from heedful.task import AnyTask, Recipe, Start
 from heedful.training.distil import teacher_print
 
 
@@ -37,10 +37,14 @@ def new_record(kind: type[AnyTask], recipe: Recipe) -> RunRecord:
     )
 
 
-def with_tokenizer(record: RunRecord, tokenizer: Any) -> RunRecord:
-    """Return a record with the hash of all that affects token ids."""
-    identity = json.dumps(tokenizer.identity(), sort_keys=True)
-    return replace(record, tokenizer=hashlib.sha256(identity.encode()).hexdigest())
+def with_start(record: RunRecord, start: Start) -> RunRecord:
+    """Return a record with the model's configuration and the hash of all that affects token ids."""
+    identity = json.dumps(start.tokenizer.identity(), sort_keys=True)
+    return replace(
+        record,
+        tokenizer=hashlib.sha256(identity.encode()).hexdigest(),
+        model=json.loads(json.dumps(start.model.config.to_dict())),
+    )
 
 
 def with_goal(record: RunRecord, task: AnyTask, max_length: int) -> RunRecord:

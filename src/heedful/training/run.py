@@ -54,7 +54,7 @@ from heedful.training.memory import tokens_that_fit
 from heedful.training.optimize import adamw
 from heedful.training.progress import counted
 from heedful.training.prune import check_prunable, prune
-from heedful.training.record import new_record, shared_facts, with_goal, with_tokenizer
+from heedful.training.record import new_record, shared_facts, with_goal, with_start
 from heedful.training.schedule import schedule, warmup_warning
 from heedful.training.shared_disk import check_shared
 from heedful.training.stream import Stream
@@ -98,7 +98,7 @@ def train(
     check_teacher(task, recipe.teaching)
     task.check_files(recipe, say)
     start = _start(task, recipe, say)
-    record = with_tokenizer(record, start.tokenizer)
+    record = with_start(record, start)
     if not in_parts(recipe.training):  # otherwise each rank moves its own shard
         start.model.to(device)
     lessons = _distillation(task, recipe, start, device)

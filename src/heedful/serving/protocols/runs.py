@@ -1,6 +1,6 @@
 """heedful's own JSON API: ``POST /api/runs/{run}/predict`` and ``GET /api/runs``."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Path
@@ -111,10 +111,16 @@ def router(service: Service) -> APIRouter:
         """Return a run's answers for texts."""
         served = service.find(run, lambda served: True, "any run")
         asked = question.model_dump(exclude_unset=True)
-        settings = served.settings(**asked.get("options", {}))
+        options, everything = asked.get("options", {}), question.all_scores
+        settings = served.settings(**options)
+        if "write" in served.task.abilities and not everything:
+            if "top" in options:
+                message = "top is for the texts of all_scores: give that option too"
+                raise Problem("validation", message)
+            if settings.sample:  # the other samples would not be shown
+                settings = replace(settings, top=1)
         records = records_of(served, question.texts)
         answers = await service.answer(served, records, settings)
-        everything = question.all_scores
         return await reply(
             lambda: {"answers": [one.to_dict(everything=everything) for one in answers]},
             len(answers),

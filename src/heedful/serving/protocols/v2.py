@@ -200,6 +200,8 @@ async def _infer(service: Service, served: ServedRun, request: InferRequest) -> 
         options = Options.model_validate(request.options).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise Problem("validation", f"parameters: {first_error(error.errors())}") from None
+    if options.get("sample"):  # the outputs have only one text
+        options["top"] = 1
     answers = await ask(service, served, texts_of(columns, request.texts), **options)
     tensors = {tensor.name: tensor for tensor in tensors_of(columns, answers)}
     requested = request.outputs or dict.fromkeys(tensors, request.as_bytes)
