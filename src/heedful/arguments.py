@@ -26,6 +26,8 @@ INSTEAD = {
     "device_map": "call .to(device) of the model",
     "load_in_8bit": 'heedful.load(folder, precision="int8") computes in int8',
     "output_loading_info": "the logger heedful.models.loading names fresh and unused weights",
+    "padding_side": "set tokenizer.padding_side",
+    "text_target": "call the tokenizer on the target, and give its input_ids as labels",
     "state_dict": "the model's own weights count, and its load_state_dict sets others",
 }
 """Arguments of the reference -> what to do instead."""

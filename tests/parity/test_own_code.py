@@ -313,3 +313,21 @@ def test_another_activation(reference: ModuleType) -> None:
         model.bert.encoder.layer[0].intermediate.intermediate_act_fn = nn.ReLU()
     assert_equal(ours(**batch).logits, theirs(**batch).logits)
     assert isinstance(ours.bert.encoder.layer[0].intermediate.intermediate_act_fn, nn.ReLU)
+
+
+@pytest.mark.parametrize("class_name", ["DebertaV2ForSequenceClassification", *POOLED[:1]])
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_a_trace_with_gradients_passes_torchs_check(reference: ModuleType, class_name: str) -> None:
+    ours, _ = _pair(reference, class_name, training=False)
+    ids = _batch(class_name, padded=False)["input_ids"]
+
+    class Logits(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = ours
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.model(ids).logits  # type: ignore[no-any-return]
+
+    traced = torch.jit.trace(Logits(), (ids,))
+    assert_equal(traced(ids), ours(ids).logits)

@@ -86,8 +86,10 @@ def attend(
     if mask is not None:
         offset, has_keys = _additive_mask(mask, query) if offset is None else _masked(offset, mask)
 
-    trains = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    learns = torch.is_grad_enabled() and bias is not None and bias.requires_grad
+    # torch traces a model twice, with and without gradients: both must take the same path.
+    records = torch.is_grad_enabled() and torch._C._get_tracing_state() is None
+    trains = records and any(x.requires_grad for x in (query, key, value))
+    learns = records and bias is not None and bias.requires_grad
     half = query.dtype in _HALF
     short = half and key.shape[2] < _SHORT
     slow = query.device.type == "cpu" and (dropout > 0 or learns or (trains and half) or short)

@@ -94,6 +94,18 @@ class Encoding(MutableMapping[str, Any]):
         """Return 0 for tokens of the first text, 1 for the second, None for special tokens."""
         return self._origin_of(batch_index).sequence_ids(batch_index)
 
+    def token_to_sequence(
+        self, batch_or_token_index: int, token_index: int | None = None
+    ) -> int | None:
+        """Return 0 for a token of the first text, 1 for one of the second, None for a special one.
+
+        Args:
+            batch_or_token_index: index of the row, or of the token if no other is given.
+            token_index: index of the token in its row.
+        """
+        row = 0 if token_index is None else batch_or_token_index
+        return self.sequence_ids(row)[batch_or_token_index if token_index is None else token_index]
+
     def char_to_token(
         self, batch_or_char_index: int, char_index: int | None = None, sequence_index: int = 0
     ) -> int | None:

@@ -377,11 +377,25 @@ class ModelTokenizer(TokenConverter):
             return_tensors=return_tensors,
         )["input_ids"]
 
-    def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a text, without special tokens.
+    @property
+    def pad_token_type_id(self) -> int:
+        """Token type of padding."""
+        return self.layout.padding_type
+
+    def tokenize(
+        self, text: str, pair: str | None = None, add_special_tokens: bool = False
+    ) -> list[str]:
+        """Return the tokens of a text or a pair.
 
         As in the reference, a unigram tokenizer returns text that it does not know as it is.
+
+        Args:
+            text: the text.
+            pair: the second text, if any.
+            add_special_tokens: whether to add the special tokens of a row.
         """
+        if pair is not None or add_special_tokens:
+            return self(text, pair, add_special_tokens=add_special_tokens).tokens()
         if not isinstance(text, str):
             raise UserError(f"text is a {type(text).__name__}: tokenize takes one text")
         return self._encoder.spelled(text)
