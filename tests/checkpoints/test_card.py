@@ -77,3 +77,10 @@ def test_a_run_from_scratch_has_no_model(
     write_card(tmp_path, record, purpose="Does it.", example="text")
     card = (tmp_path / "MODEL_CARD.md").read_text()
     assert row in card if row else "| model |" not in card
+
+
+def test_the_steps_that_were_taken(tmp_path: Path) -> None:
+    record = RunRecord(task="embed", settings={}, data=[], goal={}, versions={}, max_length=8)
+    write_card(tmp_path, record, purpose="Does it.", example="text", trained="Trained for 3 steps.")
+    card = (tmp_path / "MODEL_CARD.md").read_text()
+    assert "## Settings\n\nTrained for 3 steps.\n\n| setting |" in card

@@ -149,6 +149,8 @@ def test_a_run_that_time_ends_says_how_to_let_the_rate_decay(
     more: dict[str, Any] = {"steps": 9, "max_minutes": 1e-9, "warmup": 0, "schedule": schedule}
     train("classify", tiny_model, data, data, tmp_path / "run", say=lines.append, **more)
     assert any("steps 1 takes as long, and lets it decay" in line for line in lines) == noted
+    card = (tmp_path / "run" / "MODEL_CARD.md").read_text()
+    assert "Trained for 1 of 9 steps; the weights are those of step 1." in card
 
 
 def test_of_equally_good_steps_the_last_is_kept(tiny_model: Path, tmp_path: Path) -> None:
@@ -158,6 +160,10 @@ def test_of_equally_good_steps_the_last_is_kept(tiny_model: Path, tmp_path: Path
     still["patience"] = 2
     impatient = train("classify", tiny_model, data, data, tmp_path / "impatient", **still)
     assert (impatient.best_step, impatient.step) == (3, 3)
+    still["average"] = 2
+    train("classify", tiny_model, data, data, tmp_path / "mean", **still)
+    card = (tmp_path / "mean" / "MODEL_CARD.md").read_text()
+    assert "Trained for 3 of 4 steps; the weights are the mean of those of steps 2, 3." in card
 
 
 @pytest.mark.parametrize(("patience", "noted"), [(2, False), (3, True)])

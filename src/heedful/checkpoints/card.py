@@ -9,7 +9,9 @@ from heedful.errors import escape_controls, shell_word
 from heedful.reading.frames import data_name
 
 
-def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -> None:
+def write_card(
+    folder: Path, record: RunRecord, *, purpose: str, example: str, trained: str = ""
+) -> None:
     """Write the model card of a run.
 
     Args:
@@ -17,6 +19,7 @@ def write_card(folder: Path, record: RunRecord, *, purpose: str, example: str) -
         record: the record of the run.
         purpose: what the model does, in one or two sentences.
         example: example arguments of ``heedful predict``.
+        trained: a sentence about the steps that were taken.
     """
     settings = "\n".join(
         f"| {name} | {_setting(setting)} |"
@@ -53,7 +56,7 @@ It reads {input_text}
 {data}
 
 ## Settings
-
+{f"{chr(10)}{trained}{chr(10)}" if trained else ""}
 | setting | value |
 |---|---|
 {settings}

@@ -14,7 +14,7 @@ from heedful.checkpoints import runs, steps
 from heedful.checkpoints.averaging import averaged_weights
 from heedful.checkpoints.runs import RunRecord
 from heedful.device_transfer import blocks_host
-from heedful.errors import UserError, message_of
+from heedful.errors import UserError, count_of, message_of
 from heedful.settings import TrainSettings
 from heedful.task import Say
 from heedful.training import optimize, random_state, ranks
@@ -64,7 +64,7 @@ class Run:
     """Evaluates the current model on the development data."""
     metric: str
     """Key of the score that selects the best step; higher is better."""
-    save: Callable[[Path], None]
+    save: Callable[[Path, str], None]
     """Writes the model and its tokenizer into a folder."""
     whole: Callable[[bool], AbstractContextManager[None]]
     """Gathers sharded weights into the model that is evaluated and saved. A collective operation;
@@ -402,6 +402,15 @@ def _final_steps(run: Run, state: steps.TrainingState) -> list[int]:
     return regular[::-1][: run.settings.average]
 
 
+def _trained(run: Run, state: steps.TrainingState, final: Sequence[int]) -> str:
+    """Return a sentence about the steps taken and the steps of the final weights."""
+    taken = f"Trained for {state.step:,} of {count_of(run.total_steps, 'step')}"
+    if len(final) > 1:
+        numbers = ", ".join(map(str, sorted(final)))
+        return f"{taken}; the weights are the mean of those of steps {numbers}."
+    return f"{taken}; the weights are those of step {final[0]}."
+
+
 def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dict[str, Any]:
     """Write the finished run with its final weights; return their scores.
 
@@ -429,7 +438,7 @@ def _finish(run: Run, state: steps.TrainingState, scores: dict[str, Any]) -> dic
     with run.whole(ranks.is_first()):
         if ranks.is_first():
             with _writing(run, "the trained model"), runs.finished(run.folder) as folder:
-                run.save(folder)
+                run.save(folder, _trained(run, state, final))
                 runs.write_record(folder, run.record)
             steps.prune(run.folder, keep=1)
     ranks.barrier()

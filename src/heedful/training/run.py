@@ -409,9 +409,10 @@ def _fetch(examples: Examples | Stream, items: Positions, epoch: int) -> Batch:
     return replace(examples.fetch(items, epoch), replicas=copies)
 
 
-def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path) -> None:
+def _save(task: AnyTask, start: Start, record: RunRecord, folder: Path, trained: str) -> None:
     """Write everything that predictions need, and the model card."""
     start.model.save_pretrained(folder)
     start.tokenizer.save_pretrained(folder)
-    write_card(folder, record, purpose=task.model_card(), example=task.example)
+    purpose = task.model_card()
+    write_card(folder, record, purpose=purpose, example=task.example, trained=trained)
     task.write_extra_files(start, folder)
