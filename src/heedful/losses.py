@@ -93,9 +93,10 @@ class _CrossEntropy(torch.autograd.Function):
                 gradients = log_probabilities.exp_().sub_(smoothing / classes)
                 gradients.scatter_add_(1, targets, gradients.new_full(targets.shape, smoothing - 1))
                 gradient[chunk] = gradients.masked_fill_(~is_counted, 0.0)
-        small = logits.numel() <= _TWICE
         ctx.smoothing = smoothing
-        ctx.save_for_backward(gradient, *((logits, labels) if small else (None, None)))
+        # The labels may change before the backward pass: only second derivatives need them then.
+        more = (logits, labels.clone()) if logits.numel() <= _TWICE else (None, None)
+        ctx.save_for_backward(gradient, *more)
         return total
 
     @staticmethod

@@ -1,5 +1,7 @@
 """Code of a user's own inside a model sees and changes what it does in the reference's."""
 
+import copy
+import pickle
 from types import ModuleType
 from typing import Any
 
@@ -331,3 +333,39 @@ def test_a_trace_with_gradients_passes_torchs_check(reference: ModuleType, class
 
     traced = torch.jit.trace(Logits(), (ids,))
     assert_equal(traced(ids), ours(ids).logits)
+
+
+LANGUAGE = [
+    name
+    for name, (_, kind) in HEADS.items()
+    if kind in ("masked_lm", "causal_lm", "pretraining", "lm") or "ForMaskedLM" in name
+]
+
+
+@pytest.mark.parametrize("class_name", LANGUAGE)
+def test_a_language_model_head_can_be_called_alone(class_name: str, reference: ModuleType) -> None:
+    ours, _ = _pair(reference, class_name, training=False)
+    hidden = torch.randn(B, S, ours.config.hidden_size, dtype=torch.float64)
+    head = getattr(ours.head, "predictions", ours.head)
+    embeddings = ours.get_input_embeddings()
+    expected = head(hidden, embeddings)
+    assert_equal(head(hidden), expected)
+    assert head.decoder.weight is embeddings.weight
+    for again in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        decoder = getattr(again.head, "predictions", again.head).decoder
+        assert decoder.weight is again.get_input_embeddings().weight
+        assert decoder.weight is not embeddings.weight
+    ours.resize_token_embeddings(V + 3)
+    assert head.decoder.weight is ours.get_input_embeddings().weight
+    assert head(hidden).shape[-1] == V + 3
+
+
+def test_both_heads_of_pretraining_as_one(reference: ModuleType) -> None:
+    ours, theirs = _pair(reference, "BertForPreTraining", training=False)
+    hidden, pooled = torch.randn(B, S, 24).double(), torch.randn(B, 24).double()
+    for one, right in zip(ours.cls(hidden, pooled), theirs.cls(hidden, pooled), strict=True):
+        assert_equal(one, right)
+    ours, theirs = _pair(reference, "BertForMaskedLM", training=False)
+    assert_equal(ours.cls(hidden), theirs.cls(hidden))
+    assert_equal(ours.cls.predictions(hidden), theirs.cls.predictions(hidden))
+    assert_equal(ours.cls.predictions.decoder(hidden), theirs.cls.predictions.decoder(hidden))

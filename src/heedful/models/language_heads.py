@@ -3,6 +3,8 @@
 Shapes: D model width, W width of the token embeddings, V vocabulary, ... any dimensions.
 """
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -57,7 +59,7 @@ class LanguageHead(nn.Module):
         piece_width: W, the width of the embeddings.
         vocab_size: V.
         tied: whether the output weight is tied to the embeddings, which are then an argument of
-            each call. Otherwise the head has its own weight, ``decoder.weight``.
+            each call, or those of `tie`. Otherwise the head has its own weight, ``decoder.weight``.
         biased: whether the logits have a bias.
     """
 
@@ -72,29 +74,51 @@ class LanguageHead(nn.Module):
     ) -> None:
         super().__init__()
         self.transform = transform
-        self.decoder = None if tied else Linear(piece_width, vocab_size, bias=False)
+        if not tied:
+            self.decoder = Linear(piece_width, vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if biased else None
+        self._embeddings: tuple[nn.Embedding, ...] = ()  # in a tuple, so that it is no submodule
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute; ``decoder`` of a tied head is its output layer, as in the reference.
+
+        It shares the weights of the embeddings and of the head.
+        """
+        if name == "decoder" and self._embeddings:
+            return self.output_layer(*self._embeddings)
+        return super().__getattr__(name)
+
+    def tie(self, embeddings: nn.Embedding) -> None:
+        """Set the embeddings that a tied head uses where a call gives none."""
+        self._embeddings = () if self._own_decoder is not None else (embeddings,)
+
+    @property
+    def _own_decoder(self) -> Linear | None:
+        own: Any = self._modules.get("decoder")
+        return cast("Linear | None", own)
 
     def vectors(self, embeddings: nn.Embedding) -> nn.Parameter:
         """Return the output weight, which is that of the embeddings if tied. Shape (V, W)."""
-        layer: nn.Embedding | Linear = embeddings if self.decoder is None else self.decoder
+        own = self._own_decoder
+        layer: nn.Embedding | Linear = embeddings if own is None else own
         return layer.weight  # type: ignore[return-value]
 
     def output_layer(self, embeddings: nn.Embedding) -> OutputLayer:
         """Return the layer that maps vectors to logits; it shares the weights."""
         return OutputLayer(self.vectors(embeddings), self.bias)
 
-    def forward(self, hidden: Tensor, embeddings: nn.Embedding) -> Tensor:
+    def forward(self, hidden: Tensor, embeddings: nn.Embedding | None = None) -> Tensor:
         """Return logits of shape (..., V).
 
         Args:
             hidden: shape (..., D).
-            embeddings: token embeddings, used by a tied head.
+            embeddings: token embeddings, used by a tied head; by default those of `tie`.
         """
         if self.transform is not None:
             hidden = self.transform(hidden)
         # The dtype of the embeddings may be wider than that of the layers.
-        return linear(hidden, self.vectors(embeddings).to(hidden.dtype), self.bias)
+        weight = self.decoder.weight if embeddings is None else self.vectors(embeddings)
+        return linear(hidden, weight.to(hidden.dtype), self.bias)
 
     def resize(self, vocab_size: int, std: float) -> None:
         """Change the vocabulary size. New tokens get a bias of 0 and fresh vectors.
@@ -108,13 +132,22 @@ class LanguageHead(nn.Module):
             bias = self.bias.new_zeros(vocab_size)
             bias[:kept] = self.bias.detach()[:kept]
             self.bias = nn.Parameter(bias, self.bias.requires_grad)
-        if self.decoder is not None:
-            old = self.decoder.weight.detach()
+        if (own := self._own_decoder) is not None:
+            old = own.weight.detach()
             kept = min(vocab_size, len(old))
             weight = old.new_empty(vocab_size, old.shape[1]).normal_(std=std)
             weight[:kept] = old[:kept]
-            self.decoder.weight = nn.Parameter(weight, self.decoder.weight.requires_grad)
-            self.decoder.out_features = vocab_size
+            own.weight = nn.Parameter(weight, own.weight.requires_grad)
+            own.out_features = vocab_size
+
+
+class PartsOfHead(nn.ModuleDict):
+    """The parts of a head under the reference's name for both, such as ``cls``."""
+
+    def forward(self, hidden: Tensor) -> Any:
+        """Return what the only part returns."""
+        (part,) = self.values()
+        return part(hidden)
 
 
 class PreTrainingHead(nn.Module):
@@ -130,3 +163,12 @@ class PreTrainingHead(nn.Module):
         super().__init__()
         self.predictions = predictions
         self.seq_relationship = SequenceHead(width, 2, dropout=dropout)
+
+    def forward(self, hidden: Tensor, pooled: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of tokens, (B, S, V), and of the next sentence, (B, 2).
+
+        Args:
+            hidden: shape (B, S, D).
+            pooled: the pooler's output. Shape (B, D).
+        """
+        return self.predictions(hidden), self.seq_relationship(pooled)

@@ -109,6 +109,7 @@ class GeneratorDiscriminatorPair(Model):
             self.tied = shared
             for name in shared:
                 setattr(theirs, name, getattr(ours, name))
+            generator.tie_head()
         elif learns:
             for name in shared:
                 added = AddedEmbedding(getattr(theirs, name))

@@ -12,7 +12,7 @@ from torch import nn
 
 from heedful.models.decoders import CompiledSteps
 from heedful.models.heads import DenseSequenceHead, SequenceHead, reads_first, reads_last
-from heedful.models.language_heads import LanguageHead, OutputLayer
+from heedful.models.language_heads import LanguageHead, OutputLayer, PartsOfHead
 from heedful.models.model import Model
 from heedful.models.pretrained import initialise
 from heedful.models.replaced_head import ReplacedHead, inner_layer
@@ -50,11 +50,12 @@ class ModelWithHead(Model):
         inner = inner_layer(head)
         self._inner_name = None if inner is None else self.file_names.get(f"{at}.{inner}")
         initialise(head, body.config.initializer_range)
+        self.tie_head()
 
     def _add(self, at: str, part: nn.Module) -> None:
         parent, _, name = at.rpartition(".")
         if parent:
-            self.add_module(parent, nn.ModuleDict({name: part}))
+            self.add_module(parent, PartsOfHead({name: part}))
         else:
             self.add_module(name, part)
 
@@ -190,11 +191,18 @@ class ModelWithHead(Model):
         """
         self.body.set_input_embeddings(embeddings)
         self._resize_head()
+        self.tie_head()
 
     def _resize_vocabulary(self, size: int) -> nn.Embedding:
         embeddings = self.body.resize_token_embeddings(size)
         self._resize_head()
+        self.tie_head()
         return embeddings
+
+    def tie_head(self) -> None:
+        """Let a language model head that is called alone use the current word embeddings."""
+        if (head := language_head(self)) is not None:
+            head.tie(self.get_input_embeddings())
 
     def _resize_head(self) -> None:
         if (head := language_head(self)) is not None:
