@@ -57,7 +57,7 @@ def test_empty_lines_take_a_place_and_match_nothing(tmp_path: Path) -> None:
         (HEAD.replace("[UNK]", "[unk]"), r"the unk_token '\[UNK\]' is not in it"),
         (HEAD.replace("[SEP]", "SEP"), r"the sep_token '\[SEP\]' is not in it .did you mean 'SEP'"),
         ("a\n", "is not in it"),
-        ("", "is not in it"),
+        ("", "no tokens in it"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
