@@ -106,12 +106,12 @@ class _CrossEntropy(torch.autograd.Function):
             return gradient * grad.to(gradient.dtype), None, None
         if logits is None:
             return only_once(gradient * grad.to(gradient.dtype))[0], None, None
-        counted = labels != IGNORED
-        targets = F.one_hot(labels.clamp(min=0), logits.shape[1])
-        smoothing = ctx.smoothing
-        targets = (1 - smoothing) * targets + smoothing / logits.shape[1]
-        exact = (_upcast(logits).softmax(-1) - targets).masked_fill(~counted[:, None], 0.0)
-        return (exact * grad).to(logits.dtype), None, None
+        classes, smoothing = logits.shape[1], ctx.smoothing
+        probabilities = _upcast(logits).softmax(-1)
+        targets = F.one_hot(labels.clamp(min=0), classes).to(probabilities.dtype)
+        differences = probabilities - (1 - smoothing) * targets - smoothing / classes
+        is_ignored = (labels == IGNORED)[:, None]
+        return (differences.masked_fill(is_ignored, 0.0) * grad).to(logits.dtype), None, None
 
 
 def mse(predictions: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

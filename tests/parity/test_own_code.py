@@ -191,6 +191,12 @@ def test_state_dicts_of_the_reference(reference: ModuleType, class_name: str) ->
     report = ours.load_state_dict(state, strict=False)
     assert len(report.missing_keys) == 1
     assert report.unexpected_keys == ["more.weight"]
+    for weight in ours.parameters():
+        nn.init.zeros_(weight)
+    report = ours.load_state_dict({**expected, "more.weight": torch.zeros(2)}, strict=False)
+    assert (report.missing_keys, report.unexpected_keys) == ([], ["more.weight"])
+    for name, weight in ours.state_dict().items():
+        assert_equal(weight, expected[name], name)
 
 
 def test_a_state_dict_of_a_body_does_not_fit_a_model_with_a_head(reference: ModuleType) -> None:

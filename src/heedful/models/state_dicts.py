@@ -25,7 +25,8 @@ def in_own_names(model: "Model", tensors: Mapping[str, Tensor]) -> Mapping[str, 
         UserError: a tensor is there twice, under two names.
     """
     own = model.state_dict(keep_vars=True)
-    if all(name in own for name in tensors):
+    num_own = sum(name in own for name in tensors)
+    if num_own == len(tensors):
         return tensors
     prefix = model.body.prefix
     # Of a model with a head, the body's weights have a prefix; those without one are unexpected.
@@ -44,6 +45,8 @@ def in_own_names(model: "Model", tensors: Mapping[str, Tensor]) -> Mapping[str, 
         if plain_name in weights:
             named[name] = weights[plain_name]
             used.add(plain_name)
+    if len(named) < num_own:  # the names are the model's own, but for some that it lacks
+        return tensors
     pointers = {tensor.data_ptr() for tensor in named.values()}
     surplus = {
         name: tensor

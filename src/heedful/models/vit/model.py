@@ -133,7 +133,7 @@ class ViTModel(Body):
         images.check_patch_mask(bool_masked_pos, (len(pixel_values), grid[0] * grid[1]), has_mask)
         head_mask = inputs.check_head_mask("head_mask", head_mask, self.head_masks())
         pixels = pixel_values.to(self.layernorm.weight.dtype)
-        first_suffices = pools_first(self.pooler, Pooler) and not has_user_hooks(self)
+        only_first = only_first and pools_first(self.pooler, Pooler) and not has_user_hooks(self)
         encoded = self.encoder(
             self.embeddings(pixels, bool_masked_pos),
             Context(),
@@ -141,7 +141,7 @@ class ViTModel(Body):
             weights_of=range(len(self.encoder.blocks)) if output_attentions else (),
             need_states=output_hidden_states,
             recompute=self.gradient_checkpointing and self.training,
-            only_first=only_first and first_suffices,
+            only_first=only_first,
         )
         last = self.layernorm(encoded.hidden)
         return BertModelOutput(
