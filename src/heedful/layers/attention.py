@@ -45,6 +45,8 @@ class AttentionOutput(NamedTuple):
 
 def completed(output: tuple[Any, ...]) -> AttentionOutput:
     """Return the output of attention, from one or two values if a user's hook returns so many."""
+    if isinstance(output, AttentionOutput):
+        return output
     return AttentionOutput(*output, *(None, "hook")[len(output) - 1 :])
 
 

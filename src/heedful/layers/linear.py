@@ -43,13 +43,14 @@ def is_plain(layer: nn.Module) -> bool:
 
 def runs_own_forward(layer: nn.Module, *classes: type[nn.Module]) -> bool:
     """Return whether a layer is of one of some classes, without hooks or a forward of a user's."""
-    hooks = (
-        layer._forward_hooks,
-        layer._forward_pre_hooks,
-        layer._backward_hooks,
-        layer._backward_pre_hooks,
+    return not (
+        type(layer) not in classes
+        or "forward" in vars(layer)
+        or layer._forward_hooks
+        or layer._forward_pre_hooks
+        or layer._backward_hooks
+        or layer._backward_pre_hooks
     )
-    return type(layer) in classes and "forward" not in vars(layer) and not any(hooks)
 
 
 def in_dtype_of(layer: nn.Module, hidden: Tensor) -> Tensor:

@@ -87,9 +87,9 @@ class Residual(nn.Module):
 
     def is_fused(self, inner: Tensor, hidden: Tensor) -> bool:
         """Return whether one fused kernel follows the matrix product; see ``fused.py``."""
-        parts = (self.dense, self.LayerNorm, inner, hidden)
-        supports = drops_plainly(self.dropout) and fused.supports_dropout_add_norm(*parts)
-        return supports and not self.is_pre_norm
+        supports = fused.supports_dropout_add_norm
+        can_fuse = not self.is_pre_norm and supports(self.dense, self.LayerNorm, inner, hidden)
+        return can_fuse and drops_plainly(self.dropout)
 
     def add_norm(self, projected: Tensor, hidden: Tensor, *, recomputed: bool = False) -> Tensor:
         """Return the output of the sublayer for projected values of shape (B, S, D).

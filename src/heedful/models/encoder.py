@@ -27,7 +27,7 @@ from heedful.layers.multihead import BIASES
 from heedful.layers.packing import Packing
 from heedful.layers.positions import POSITIONS, BucketedPositions, Positions
 from heedful.layers.residual import BlockOptions
-from heedful.layers.stack import Order
+from heedful.layers.stack import Order, Stack
 from heedful.models import inputs
 from heedful.models.body import Body
 from heedful.models.by_hand import CallableBlock, CallableStack
@@ -315,7 +315,8 @@ class Encoder(Body):
     def _shortcuts(self, only_first: bool) -> tuple[bool, bool]:
         """Return whether to compute only the first token, and whether padding may be left out."""
         may_pack = self.training or only_first or self.packs_at_inference
-        may_pack = may_pack and not has_user_hooks(self)
+        # A compiled stack has looked for hooks itself.
+        may_pack = may_pack and not (isinstance(self.encoder, Stack) and has_user_hooks(self))
         return only_first and may_pack and pools_first(self.pooler, Pooler), may_pack
 
     def _packing(
