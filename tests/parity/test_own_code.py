@@ -314,6 +314,18 @@ def test_hooks_of_attention_may_return_fewer_values(
     assert_equal(ours(**batch).logits, theirs(**batch).logits)
 
 
+@pytest.mark.parametrize("part", ["attention", "attention.self"])
+def test_what_a_hook_of_attention_may_not_return(reference: ModuleType, part: str) -> None:
+    ours, _ = _pair(reference, "BertForSequenceClassification", training=False)
+    returned: list[Any] = [torch.ones(1), ()]
+    ours.get_submodule(f"{_LAYER}.{part}").register_forward_hook(lambda *_: returned[-1])
+    with pytest.raises(UserError, match="a hook of attention returned a tuple; return a tuple of"):
+        ours(**_batch("BertForSequenceClassification"))
+    returned.pop()
+    with pytest.raises(UserError, match="a hook of attention returned a Tensor; return a tuple of"):
+        ours(**_batch("BertForSequenceClassification"))
+
+
 def test_another_activation(reference: ModuleType) -> None:
     ours, theirs = _pair(reference, "BertForSequenceClassification", training=False)
     batch = _batch("BertForSequenceClassification")

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION, Ranges
+from heedful.tokens.characters import IDEOGRAPHS, PUNCTUATION
 from heedful.tokens.replacements import codes_of
 
 SPACE, IDEOGRAPH, MARK, JOINER = 1, 2, 4, 8
@@ -133,15 +133,11 @@ def _classes() -> NDArray[np.uint8]:
     """Return the classes of all code points."""
     table = np.zeros(0x110000, np.uint8)
     for ranges, bit in ((IDEOGRAPHS, IDEOGRAPH), (PUNCTUATION, MARK)):
-        _add(table, ranges, bit)
+        for first, last in ranges.pairs():
+            table[first : last + 1] |= bit
     for code in range(0x3001):  # the last white space is U+3000
         if chr(code).isspace():
             table[code] |= SPACE
     for mark in _JOINERS:
         table[ord(mark)] = JOINER | (table[ord(mark)] & ~np.uint8(MARK))
     return table
-
-
-def _add(table: NDArray[np.uint8], ranges: Ranges, bit: int) -> None:
-    for first, last in ranges.pairs():
-        table[first : last + 1] |= bit

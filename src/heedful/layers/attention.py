@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.derivatives import once_differentiable
+from heedful.errors import UserError, with_article
 from heedful.layers.dropout import apply_keep, draw_keep
 
 _LONG = 2**16
@@ -43,10 +44,19 @@ class AttentionOutput(NamedTuple):
     ``"plain"``."""
 
 
-def completed(output: tuple[Any, ...]) -> AttentionOutput:
-    """Return the output of attention, from one or two values if a user's hook returns so many."""
+def completed(output: Any) -> AttentionOutput:
+    """Return the output of attention, from one or two values if a user's hook returns so many.
+
+    Raises:
+        UserError: a hook returns something else.
+    """
     if isinstance(output, AttentionOutput):
         return output
+    if not isinstance(output, tuple) or not 0 < len(output) <= len(AttentionOutput._fields):
+        raise UserError(
+            f"a hook of attention returned {with_article(type(output).__name__)}; return a tuple "
+            "of the values and the weights, such as (output[0] * 2, *output[1:])"
+        )
     return AttentionOutput(*output, *(None, "hook")[len(output) - 1 :])
 
 

@@ -94,13 +94,12 @@ class LanguageHead(nn.Module):
 
     @property
     def _own_decoder(self) -> Linear | None:
-        own: Any = self._modules.get("decoder")
-        return cast("Linear | None", own)
+        return cast("Linear | None", self._modules.get("decoder"))
 
     def vectors(self, embeddings: nn.Embedding) -> nn.Parameter:
         """Return the output weight, which is that of the embeddings if tied. Shape (V, W)."""
-        own = self._own_decoder
-        layer: nn.Embedding | Linear = embeddings if own is None else own
+        decoder = self._own_decoder
+        layer: nn.Embedding | Linear = embeddings if decoder is None else decoder
         return layer.weight  # type: ignore[return-value]
 
     def output_layer(self, embeddings: nn.Embedding) -> OutputLayer:
@@ -132,13 +131,13 @@ class LanguageHead(nn.Module):
             bias = self.bias.new_zeros(vocab_size)
             bias[:kept] = self.bias.detach()[:kept]
             self.bias = nn.Parameter(bias, self.bias.requires_grad)
-        if (own := self._own_decoder) is not None:
-            old = own.weight.detach()
+        if (decoder := self._own_decoder) is not None:
+            old = decoder.weight.detach()
             kept = min(vocab_size, len(old))
             weight = old.new_empty(vocab_size, old.shape[1]).normal_(std=std)
             weight[:kept] = old[:kept]
-            own.weight = nn.Parameter(weight, own.weight.requires_grad)
-            own.out_features = vocab_size
+            decoder.weight = nn.Parameter(weight, decoder.weight.requires_grad)
+            decoder.out_features = vocab_size
 
 
 class PartsOfHead(nn.ModuleDict):

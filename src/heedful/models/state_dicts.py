@@ -24,8 +24,8 @@ def in_own_names(model: "Model", tensors: Mapping[str, Tensor]) -> Mapping[str, 
     Raises:
         UserError: a tensor is there twice, under two names.
     """
-    own = model.state_dict(keep_vars=True)
-    num_own = sum(name in own for name in tensors)
+    state = model.state_dict(keep_vars=True)
+    num_own = sum(name in state for name in tensors)
     if num_own == len(tensors):
         return tensors
     prefix = model.body.prefix
@@ -40,7 +40,7 @@ def in_own_names(model: "Model", tensors: Mapping[str, Tensor]) -> Mapping[str, 
     }
     named: dict[str, Tensor] = {}
     used: set[str] = set()
-    for name, weight in own.items():
+    for name, weight in state.items():
         plain_name = plain_names.get(id(weight), pretrained.plain_name(name, prefix))
         if plain_name in weights:
             named[name] = weights[plain_name]
